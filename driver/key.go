@@ -1,0 +1,213 @@
+package driver
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A Key is one key of a keyboard, as an X keysym: the number that X, and RFB after it, give to the symbol on the
+// key (X Window System Protocol, appendix A). Characters of Latin-1 are their own keysyms, other characters are
+// 0x01000000 plus the code point. The zero Key is no key.
+type Key uint32
+
+// The modifiers. Where a keyboard has two, these are the left ones.
+const (
+	KeyShift    Key = 0xffe1
+	KeyControl  Key = 0xffe3
+	KeyAlt      Key = 0xffe9
+	KeySuper    Key = 0xffeb
+	KeyAltGr    Key = 0xfe03
+	KeyCapsLock Key = 0xffe5
+	KeyNumLock  Key = 0xff7f
+)
+
+// Keys that text is typed with.
+const (
+	KeyReturn Key = 0xff0d
+	KeyTab    Key = 0xff09
+	KeySpace  Key = ' '
+)
+
+const unicodeKeysym = 0x01000000
+
+// keyNames is the table of names. The first name of a row is the one String returns, an X keysym name; all are
+// matched in any case, with underscores, hyphens and spaces left out. The aliases are those that models and the
+// published helpers use: row K1 of the field cases.
+var keyNames = []struct {
+	key   Key
+	names string
+}{
+	{KeyReturn, "Return enter ret newline linefeed numpadreturn"},
+	{0xff1b, "Escape esc"},
+	{KeyTab, "Tab"},
+	{KeySpace, "space spacebar"},
+	{0xff08, "BackSpace bksp bs"},
+	{0xffff, "Delete del forwarddelete"},
+	{0xff63, "Insert ins"},
+	{0xff50, "Home"},
+	{0xff57, "End"},
+	{0xff55, "Page_Up pgup prior"},
+	{0xff56, "Page_Down pgdn pgdown next"},
+	{0xff51, "Left arrowleft leftarrow"},
+	{0xff52, "Up arrowup uparrow"},
+	{0xff53, "Right arrowright rightarrow"},
+	{0xff54, "Down arrowdown downarrow"},
+	{KeyShift, "Shift_L shift leftshift shiftleft lshift"},
+	{0xffe2, "Shift_R rightshift shiftright rshift"},
+	{KeyControl, "Control_L ctrl control leftctrl ctrlleft lctrl leftcontrol controlleft ctl"},
+	{0xffe4, "Control_R rightctrl ctrlright rctrl rightcontrol controlright"},
+	{KeyAlt, "Alt_L alt option opt leftalt altleft lalt leftoption optionleft"},
+	{0xffea, "Alt_R rightalt altright ralt rightoption optionright"},
+	{KeySuper, "Super_L super meta cmd command win windows os leftmeta metaleft lmeta leftsuper superleft leftcmd lcmd cmdleft leftwin lwin winleft"},
+	{0xffec, "Super_R rightmeta metaright rmeta rightsuper superright rightcmd rcmd cmdright rightwin rwin winright"},
+	{0xffe7, "Meta_L"},
+	{0xffe8, "Meta_R"},
+	{0xffed, "Hyper_L hyper"},
+	{0xffee, "Hyper_R"},
+	{KeyAltGr, "ISO_Level3_Shift altgr altgraph"},
+	{KeyCapsLock, "Caps_Lock caps"},
+	{KeyNumLock, "Num_Lock"},
+	{0xff14, "Scroll_Lock"},
+	{0xff67, "Menu contextmenu apps"},
+	{0xff61, "Print printscreen prtsc prtscr prtscn sysrq"},
+	{0xff13, "Pause"},
+	{0xff6b, "Break"},
+	{0xff6a, "Help"},
+	{0xff0b, "Clear"},
+	{0xff65, "Undo"},
+	{0xff66, "Redo"},
+	{0xff68, "Find"},
+	{0xff69, "Cancel"},
+	{0xff60, "Select"},
+	{0xff8d, "KP_Enter numpadenter numenter"},
+	{0xffab, "KP_Add numpadadd numpadplus"},
+	{0xffad, "KP_Subtract numpadsubtract numpadminus"},
+	{0xffaa, "KP_Multiply numpadmultiply"},
+	{0xffaf, "KP_Divide numpaddivide"},
+	{0xffae, "KP_Decimal numpaddecimal"},
+	{0xffbd, "KP_Equal numpadequal"},
+	{0x1008ff11, "XF86AudioLowerVolume volumedown audiovolumedown"},
+	{0x1008ff12, "XF86AudioMute mute volumemute audiovolumemute"},
+	{0x1008ff13, "XF86AudioRaiseVolume volumeup audiovolumeup"},
+	{0x1008ff14, "XF86AudioPlay playpause mediaplaypause"},
+	{0x1008ff15, "XF86AudioStop mediastop mediatrackstop"},
+	{0x1008ff16, "XF86AudioPrev mediatrackprevious prevtrack"},
+	{0x1008ff17, "XF86AudioNext mediatracknext nexttrack"},
+	{0x1008ff26, "XF86Back browserback"},
+	{0x1008ff27, "XF86Forward browserforward"},
+	// Characters that models spell out.
+	{'+', "plus"}, {'-', "minus hyphen dash"}, {'=', "equal equals"}, {',', "comma"}, {'.', "period dot"}, {'/', "slash"},
+	{'\\', "backslash"}, {';', "semicolon"}, {':', "colon"}, {'\'', "apostrophe quote"}, {'"', "quotedbl doublequote"},
+	{'`', "grave backtick backquote"}, {'~', "asciitilde tilde"}, {'[', "bracketleft leftbracket"}, {']', "bracketright rightbracket"},
+	{'{', "braceleft"}, {'}', "braceright"}, {'(', "parenleft"}, {')', "parenright"}, {'<', "less"}, {'>', "greater"},
+	{'!', "exclam"}, {'@', "at"}, {'#', "numbersign"}, {'$', "dollar"}, {'%', "percent"}, {'^', "asciicircum"}, {'&', "ampersand"},
+	{'*', "asterisk"}, {'_', "underscore"}, {'|', "bar"}, {'?', "question"},
+}
+
+var (
+	keysByName = map[string]Key{}
+	namesByKey = map[Key]string{}
+)
+
+func init() {
+	add := func(key Key, names ...string) {
+		namesByKey[key] = names[0]
+		for _, name := range names {
+			folded := foldKeyName(name)
+			if other, ok := keysByName[folded]; ok {
+				panic(fmt.Sprintf("driver: key name %q stands for %v and %v", name, other, key))
+			}
+			keysByName[folded] = key
+		}
+	}
+	for _, row := range keyNames {
+		add(row.key, strings.Fields(row.names)...)
+	}
+	for i := range Key(35) {
+		add(0xffbe+i, fmt.Sprintf("F%d", i+1))
+	}
+	for i := range Key(10) {
+		add(0xffb0+i, fmt.Sprintf("KP_%d", i), fmt.Sprintf("numpad%d", i), fmt.Sprintf("num%d", i))
+	}
+}
+
+// foldKeyName makes the spellings of one name equal: PAGE_UP, PageUp and "page up".
+func foldKeyName(name string) string {
+	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(name))
+}
+
+// ParseKey returns the key of a name: a single character stands for itself, in its case; longer names are those
+// of the X keysyms and of what models send (ENTER, ESC, CMD, ARROWUP, PageUp and so on), in any case. There is no
+// default: an unknown name is an error that wraps [ErrUnknownKey] and quotes it.
+func ParseKey(name string) (Key, error) {
+	if r, size := utf8.DecodeRuneInString(name); size > 0 && size == len(name) {
+		if key, ok := RuneKey(r); ok {
+			return key, nil
+		}
+	} else if key, ok := keysByName[foldKeyName(name)]; ok {
+		return key, nil
+	}
+	const most = 40
+	if len(name) > most {
+		return 0, fmt.Errorf("%w %q…", ErrUnknownKey, name[:most])
+	}
+	return 0, fmt.Errorf("%w %q", ErrUnknownKey, name)
+}
+
+// ParseKeys parses a whole chord: one unknown name and there is none.
+func ParseKeys(names []string) ([]Key, error) {
+	keys := make([]Key, len(names))
+	for i, name := range names {
+		key, err := ParseKey(name)
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = key
+	}
+	return keys, nil
+}
+
+// RuneKey returns the key that stands for a character. Newline and carriage return are Return, tab is Tab; other
+// control characters, and what is not a character, have no key.
+func RuneKey(r rune) (Key, bool) {
+	switch {
+	case r == '\n' || r == '\r':
+		return KeyReturn, true
+	case r == '\t':
+		return KeyTab, true
+	case r == utf8.RuneError || unicode.IsControl(r) || !utf8.ValidRune(r):
+		return 0, false
+	case r < 0x100:
+		return Key(r), true
+	}
+	return unicodeKeysym + Key(r), true
+}
+
+// Rune returns the character that k stands for, and false for keys such as Escape that stand for none.
+func (k Key) Rune() (rune, bool) {
+	switch {
+	case k >= 0x20 && k < 0x7f || k >= 0xa0 && k < 0x100:
+		return rune(k), true
+	case k > unicodeKeysym && k <= unicodeKeysym+unicode.MaxRune:
+		return rune(k - unicodeKeysym), true
+	}
+	return 0, false
+}
+
+// Modifier reports whether k is held to change the meaning of others. The lock keys are not.
+func (k Key) Modifier() bool {
+	return k >= KeyShift && k <= 0xffee && k != KeyCapsLock && k != 0xffe6 || k == KeyAltGr
+}
+
+// String returns the X keysym's name, or the character itself.
+func (k Key) String() string {
+	if r, ok := k.Rune(); ok && k != KeySpace {
+		return string(r)
+	}
+	if name, ok := namesByKey[k]; ok {
+		return name
+	}
+	return fmt.Sprintf("Key(%#x)", uint32(k))
+}
