@@ -1,0 +1,117 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deskagent/deskagent/internal/run"
+)
+
+// The children are this test binary again, told by a variable what to do.
+func TestMain(m *testing.M) {
+	switch os.Getenv("RUN_TEST_CHILD") {
+	case "":
+		os.Exit(m.Run())
+	case "fail":
+		os.Stdout.WriteString("about to fail\n")
+		os.Exit(3)
+	case "sleep":
+		time.Sleep(time.Minute)
+	case "parent":
+		p, err := run.Start(context.Background(), []string{"sleep", "60"}, nil)
+		if err != nil {
+			panic(err)
+		}
+		os.Stdout.WriteString(strconv.Itoa(p.PID()) + "\n")
+		time.Sleep(time.Minute)
+	}
+}
+
+func start(t *testing.T, ctx context.Context, role string, opts run.Options) *run.Process {
+	t.Helper()
+	opts.Env = append(os.Environ(), "RUN_TEST_CHILD="+role)
+	p, err := run.Start(ctx, []string{os.Args[0]}, &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	return p
+}
+
+func TestErrorShowsCommandAndLastWords(t *testing.T) {
+	err := start(t, t.Context(), "fail", run.Options{}).Err()
+	var e *run.Error
+	if !errors.As(err, &e) || !strings.Contains(err.Error(), os.Args[0]) || e.Output != "about to fail" {
+		t.Errorf("got %v, want the command and what it wrote", err)
+	}
+	_, err = run.Start(t.Context(), []string{"/nonexistent", "a b"}, nil)
+	if !errors.As(err, &e) || !strings.Contains(err.Error(), "/nonexistent 'a b'") {
+		t.Errorf("got %v, want a quoted command", err)
+	}
+}
+
+func TestStop(t *testing.T) {
+	p := start(t, t.Context(), "sleep", run.Options{})
+	p.Stop()
+	if p.Err() == nil {
+		t.Error("got no error of an interrupted child")
+	}
+	p.Stop() // again is fine
+}
+
+func TestContextEndsChild(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := start(t, ctx, "sleep", run.Options{})
+	cancel()
+	select {
+	case <-p.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the child outlived its context")
+	}
+}
+
+func TestChildDiesWithParent(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("only Linux ties a child to its parent's life")
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p := start(t, t.Context(), "parent", run.Options{Output: w})
+	line := make([]byte, 32)
+	n, err := r.Read(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := string(bytes.TrimSpace(line[:n]))
+	p.Kill()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil || bytes.Contains(stat, []byte(") Z ")) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %s outlived its killed parent", pid)
+		}
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for want, argv := range map[string][]string{
+		"a -b /c:d=e":    {"a", "-b", "/c:d=e"},
+		"a 'b c' ''":     {"a", "b c", ""},
+		`a 'it'\''s $x'`: {"a", "it's $x"},
+	} {
+		if got := run.Quote(argv); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
