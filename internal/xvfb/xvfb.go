@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,25 +99,25 @@ func (s *Server) Done() <-chan struct{} { return s.process.Done() }
 // Close ends the display and waits for its end. It may be called again.
 func (s *Server) Close() error {
 	s.process.Stop()
-	s.removeFiles()
+	s.removeSocket()
 	return nil
 }
 
 // Kill kills the server, as a crash would, and waits for its end.
 func (s *Server) Kill() {
 	s.process.Kill()
-	s.removeFiles()
+	s.removeSocket()
 }
 
-// removeFiles removes the lock and the socket that a killed server leaves, unless another server has the number
-// by now.
-func (s *Server) removeFiles() {
-	number := strings.TrimPrefix(s.display, ":")
-	lock := filepath.Join("/tmp", ".X"+number+"-lock")
-	if pid, err := os.ReadFile(lock); err == nil && strings.TrimSpace(string(pid)) == fmt.Sprint(s.PID()) {
-		os.Remove(filepath.Join("/tmp", ".X11-unix", "X"+number))
-		os.Remove(lock)
+// removeSocket removes the socket that a killed server leaves, unless another server has the number by now. There
+// is no lock file: with -displayfd the server writes none.
+func (s *Server) removeSocket() {
+	socket := filepath.Join("/tmp", ".X11-unix", "X"+strings.TrimPrefix(s.display, ":"))
+	if conn, err := net.Dial("unix", socket); err == nil {
+		conn.Close()
+		return
 	}
+	os.Remove(socket)
 }
 
 // TB is the part of testing.TB that ForTest needs; package testing has no place in the program itself.
