@@ -1,0 +1,75 @@
+// Command testsum reads the output of "go test -json" and sums it up: a line for each package, the whole output of
+// what failed, and the tests that skipped. It exits with 1 when a test failed, when one skipped, or when none ran:
+// it is for a place where everything that tests need is provided.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// event is a line of go test -json; see "go doc test2json".
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+	Elapsed                                   float64
+}
+
+func main() {
+	ok, err := sum(os.Stdin, os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testsum: error:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+func sum(in io.Reader, out io.Writer) (ok bool, err error) {
+	passed, failed, skipped := 0, 0, 0
+	brokenPackages := 0
+	output := map[string][]string{} // by package and test
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return false, fmt.Errorf("%q is no line of go test -json: %w", lines.Text(), err)
+		}
+		id := e.Package + " " + e.Test
+		switch e.Action {
+		case "build-output":
+			fmt.Fprint(out, e.Output)
+		case "output":
+			output[id] = append(output[id], e.Output)
+			if strings.HasPrefix(e.Output, "conformance: ") {
+				fmt.Fprint(out, e.Output)
+			}
+		case "pass", "fail", "skip":
+			if e.Test == "" {
+				fmt.Fprintf(out, "%-4s %s %.1fs\n", map[string]string{"pass": "ok", "fail": "FAIL", "skip": "none"}[e.Action], e.Package, e.Elapsed)
+				if e.Action == "fail" {
+					brokenPackages++
+					fmt.Fprint(out, strings.Join(output[id], ""))
+				}
+				break
+			}
+			switch e.Action {
+			case "pass":
+				passed++
+			case "fail":
+				failed++
+				fmt.Fprint(out, strings.Join(output[id], ""))
+			case "skip":
+				skipped++
+				fmt.Fprintf(out, "skipped where nothing should: %s: %s\n", id, strings.Join(output[id], " "))
+			}
+			delete(output, id)
+		}
+	}
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", passed, failed, skipped)
+	return passed > 0 && failed == 0 && skipped == 0 && brokenPackages == 0, lines.Err()
+}
