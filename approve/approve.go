@@ -1,12 +1,22 @@
 // Package approve puts a person between what a model wants and what happens. An [Approver] answers one question
 // at a time; everything that is not a clear yes is a no: no answer, an error, the end of input, a time-out, an
-// approver that is not there.
+// approver that is not there. [Ask] is the way to put a question, [Terminal] is a person, the others are policies.
+//
+// # What is shown
+//
+// [Describe] says in words what a question is about. All text that comes from a model or from the API is shown
+// as Go string literals, whatever could not be seen or could change the screen as an escape, so that what a person
+// reads is exactly what happens. None of it is ever taken for an answer.
 package approve
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
 
 	"github.com/deskagent/deskagent/driver"
 )
@@ -52,6 +62,38 @@ type Approver interface {
 	Approve(ctx context.Context, r Request) (Decision, error)
 }
 
+// Ask puts a question to a, and makes sure of what holds for every approver: one that is nil denies, one that panics
+// denies with an error, an error makes a yes a no, and so does a ctx that is done by the time of the answer. The
+// approver gets a deep copy of r, so what it approved is what the caller still has.
+//
+// Ask waits for a to return: a time limit is for ctx to set and for a to keep.
+func Ask(ctx context.Context, a Approver, r Request) (d Decision, err error) {
+	if a == nil {
+		return Deny, nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			d, err = Deny, fmt.Errorf("asking about call %q: the approver panicked: %v", r.CallID, p)
+		}
+	}()
+	d, err = a.Approve(ctx, r.clone())
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return d && err == nil, err
+}
+
+func (r Request) clone() Request {
+	r.Call, r.Checks = bytes.Clone(r.Call), slices.Clone(r.Checks)
+	if r.Action != nil {
+		r.Action = driver.Clone(r.Action)
+	}
+	if r.Shown != nil {
+		r.Shown = driver.Clone(r.Shown)
+	}
+	return r
+}
+
 // Func is a function as an Approver.
 type Func func(ctx context.Context, r Request) (Decision, error)
 
@@ -74,3 +116,27 @@ var AllowActions Approver = Func(func(ctx context.Context, r Request) (Decision,
 	}
 	return Decision(len(r.Checks) == 0 && r.Action != nil), nil
 })
+
+// AllowChecks acknowledges pending safety checks without asking, provided that every check of the question has one
+// of the codes; a check without a code is never covered. All other questions, those about actions included, go to
+// next, and a nil next denies. It is for machines that hold nothing of value, and it is loud: each check that it
+// acknowledges is a warning in log, and a nil log is [slog.Default], not silence.
+func AllowChecks(next Approver, codes []string, log *slog.Logger) Approver {
+	codes = slices.Clone(codes)
+	if log == nil {
+		log = slog.Default()
+	}
+	uncovered := func(c SafetyCheck) bool { return c.Code == "" || !slices.Contains(codes, c.Code) }
+	return Func(func(ctx context.Context, r Request) (Decision, error) {
+		if err := context.Cause(ctx); err != nil {
+			return Deny, err
+		}
+		if len(r.Checks) == 0 || r.Action != nil || slices.ContainsFunc(r.Checks, uncovered) {
+			return Ask(ctx, next, r)
+		}
+		for _, c := range r.Checks {
+			log.WarnContext(ctx, "safety check acknowledged without asking", "call", r.CallID, "check", c.ID, "code", c.Code, "message", c.Message)
+		}
+		return Allow, nil
+	})
+}
