@@ -78,6 +78,19 @@ func (v View) Mapping(screen image.Rectangle) (Mapping, error) {
 	return New(crop, size)
 }
 
+// Fit returns the largest size of the same shape as size that fits into most, rounded to the nearest pixel and at
+// least 1x1. What fits already is not enlarged.
+func Fit(size, most image.Point) image.Point {
+	if size.X <= most.X && size.Y <= most.Y {
+		return size
+	}
+	nearest := func(a, b, of int) int { return max(1, (2*a*b+of)/(2*of)) }
+	if size.X*most.Y > size.Y*most.X { // wider than most
+		return image.Pt(most.X, nearest(size.Y, most.X, size.X))
+	}
+	return image.Pt(nearest(size.X, most.Y, size.Y), most.Y)
+}
+
 // Crop returns the part of the screen that the picture shows, in screen space.
 func (m Mapping) Crop() image.Rectangle { return m.crop }
 

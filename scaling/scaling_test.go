@@ -146,6 +146,22 @@ func TestViewRefuses(t *testing.T) {
 	}
 }
 
+func TestFit(t *testing.T) {
+	most := image.Pt(1440, 900)
+	for size, want := range map[image.Point]image.Point{
+		{X: 1280, Y: 800}:  {X: 1280, Y: 800},
+		{X: 1440, Y: 900}:  {X: 1440, Y: 900},
+		{X: 1920, Y: 1080}: {X: 1440, Y: 810},
+		{X: 2560, Y: 1600}: {X: 1440, Y: 900},
+		{X: 1080, Y: 1920}: {X: 506, Y: 900},
+		{X: 30000, Y: 1}:   {X: 1440, Y: 1},
+	} {
+		if got := scaling.Fit(size, most); got != want {
+			t.Errorf("%v: got %v, want %v", size, got, want)
+		}
+	}
+}
+
 func TestDistanceToScreen(t *testing.T) {
 	m := mustNew(t, image.Rect(0, 0, 1920, 1080), image.Pt(1280, 720))
 	for d, want := range map[int]int{0: 0, 1: 2, 2: 3, 3: 5, 100: 150, -100: -150, -1: -2, 1 << 50: 3 << 39, -1 << 50: -3 << 39} {
