@@ -138,7 +138,7 @@ func (t *Terminal) ask(ctx context.Context, r Request) (answer string, err error
 		}
 		if err != nil {
 			// Whatever is printed next begins on a line of its own, if the terminal takes it.
-			t.tty.SetDeadline(time.Now().Add(100 * time.Millisecond))
+			t.tty.SetDeadline(time.Now().Add(20 * time.Millisecond))
 			io.WriteString(t.tty, "\n")
 		}
 	}()
