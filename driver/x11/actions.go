@@ -1,0 +1,394 @@
+package x11
+
+import (
+	"context"
+	"fmt"
+	"image"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"github.com/deskagent/deskagent/driver"
+	"github.com/deskagent/deskagent/driver/x11/internal/capture"
+	"github.com/deskagent/deskagent/driver/x11/internal/display"
+	"github.com/deskagent/deskagent/driver/x11/internal/keyboard"
+)
+
+// A desk is what the worker has of the display, and what it remembers from one action to the next.
+type desk struct {
+	opts    *Options
+	conn    *display.Conn
+	keys    *keyboard.Map
+	grabber capture.Grabber
+	hands   hands
+
+	// The end of the last click with the left button.
+	clicked struct {
+		at     image.Point
+		when   time.Time
+		double bool
+	}
+	// owed is what was scrolled but did not make a notch, in pixels, by axis.
+	owed struct{ x, y int }
+}
+
+// The X numbers of the buttons and of the directions of the wheel.
+var buttonNumbers = [...]byte{driver.ButtonLeft: 1, driver.ButtonRight: 3, driver.ButtonWheel: 2, driver.ButtonBack: 8, driver.ButtonForward: 9}
+
+const (
+	wheelUp    = 4
+	wheelDown  = 5
+	wheelLeft  = 6
+	wheelRight = 7
+)
+
+var left = thing{button: buttonNumbers[driver.ButtonLeft]}
+
+// maxScroll is the longest distance of one Scroll, in pixels: far beyond any page that is to be read, and near
+// enough to stay quick.
+const maxScroll = 100_000
+
+// Click is [driver.Driver]'s.
+func (d *Driver) Click(ctx context.Context, a driver.Click) error {
+	at := image.Pt(a.X, a.Y)
+	return d.do(ctx, fmt.Sprintf("clicking %v at %v", a.Button, at), func(ctx context.Context, k *desk) error {
+		if !a.Button.Valid() {
+			return fmt.Errorf("%w %v", driver.ErrUnknownButton, a.Button)
+		}
+		held, err := k.check(a.Keys, at)
+		if err != nil {
+			return err
+		}
+		if a.Button == driver.ButtonLeft {
+			if err := k.letClickAge(ctx, at, false); err != nil {
+				return err
+			}
+		}
+		if err := k.moveHolding(held, at); err != nil {
+			return err
+		}
+		return k.click(ctx, thing{button: buttonNumbers[a.Button]}, at, false)
+	})
+}
+
+// DoubleClick is [driver.Driver]'s.
+func (d *Driver) DoubleClick(ctx context.Context, a driver.DoubleClick) error {
+	at := image.Pt(a.X, a.Y)
+	return d.do(ctx, fmt.Sprintf("double-clicking at %v", at), func(ctx context.Context, k *desk) error {
+		held, err := k.check(a.Keys, at)
+		if err != nil {
+			return err
+		}
+		if err := k.letClickAge(ctx, at, true); err != nil {
+			return err
+		}
+		if err := k.moveHolding(held, at); err != nil {
+			return err
+		}
+		if err := k.click(ctx, left, at, false); err != nil {
+			return err
+		}
+		if err := k.hands.pause(ctx, d.opts.DoubleClickGap); err != nil {
+			return err
+		}
+		return k.click(ctx, left, at, true)
+	})
+}
+
+// Drag is [driver.Driver]'s. A path needs two points at least; they may be equal.
+func (d *Driver) Drag(ctx context.Context, a driver.Drag) error {
+	return d.do(ctx, fmt.Sprintf("dragging along %s", pathWords(a.Path)), func(ctx context.Context, k *desk) error {
+		if len(a.Path) < 2 {
+			return fmt.Errorf("%w: path of %d points, want 2 or more", driver.ErrInvalidAction, len(a.Path))
+		}
+		held, err := k.check(a.Keys, a.Path...)
+		if err != nil {
+			return err
+		}
+		if err := k.moveHolding(held, a.Path[0]); err != nil {
+			return err
+		}
+		if err := k.hands.press(left); err != nil {
+			return err
+		}
+		if err := k.hands.pause(ctx, d.opts.Hold); err != nil {
+			return err
+		}
+		if err := k.follow(ctx, a.Path); err != nil {
+			return err
+		}
+		if err := k.hands.pause(ctx, d.opts.Hold); err != nil {
+			return err
+		}
+		return k.hands.release(1)
+	})
+}
+
+// Keypress is [driver.Driver]'s.
+func (d *Driver) Keypress(ctx context.Context, a driver.Keypress) error {
+	return d.do(ctx, fmt.Sprintf("pressing %.100q", a.Keys), func(ctx context.Context, k *desk) error {
+		if len(a.Keys) == 0 {
+			return fmt.Errorf("%w: no keys", driver.ErrInvalidAction)
+		}
+		chord, err := k.check(a.Keys)
+		if err != nil {
+			return err
+		}
+		if err := k.hands.press(chord...); err != nil {
+			return err
+		}
+		return k.hands.pause(ctx, d.opts.Hold)
+	})
+}
+
+// Move is [driver.Driver]'s.
+func (d *Driver) Move(ctx context.Context, a driver.Move) error {
+	at := image.Pt(a.X, a.Y)
+	return d.do(ctx, fmt.Sprintf("moving to %v", at), func(ctx context.Context, k *desk) error {
+		held, err := k.check(a.Keys, at)
+		if err != nil {
+			return err
+		}
+		return k.moveHolding(held, at)
+	})
+}
+
+// Scroll is [driver.Driver]'s; the section on scrolling above says how pixels become notches.
+func (d *Driver) Scroll(ctx context.Context, a driver.Scroll) error {
+	at := image.Pt(a.X, a.Y)
+	return d.do(ctx, fmt.Sprintf("scrolling by (%d,%d) at %v", a.ScrollX, a.ScrollY, at), func(ctx context.Context, k *desk) error {
+		for _, distance := range []int{a.ScrollX, a.ScrollY} {
+			if distance < -maxScroll || distance > maxScroll {
+				return fmt.Errorf("%w: %d pixels, want at most %d", driver.ErrInvalidAction, distance, maxScroll)
+			}
+		}
+		held, err := k.check(a.Keys, at)
+		if err != nil {
+			return err
+		}
+		if err := k.moveHolding(held, at); err != nil {
+			return err
+		}
+		if err := k.scroll(ctx, &k.owed.y, a.ScrollY, wheelUp, wheelDown); err != nil {
+			return err
+		}
+		return k.scroll(ctx, &k.owed.x, a.ScrollX, wheelLeft, wheelRight)
+	})
+}
+
+// Type is [driver.Driver]'s. It types what the keyboard map has: on a US keyboard US-ASCII.
+func (d *Driver) Type(ctx context.Context, a driver.Type) error {
+	return d.do(ctx, fmt.Sprintf("typing %d characters", utf8.RuneCountInString(a.Text)), func(ctx context.Context, k *desk) error {
+		return k.write(ctx, a.Text)
+	})
+}
+
+// Wait is [driver.Driver]'s. It waits for Options.WaitTime.
+func (d *Driver) Wait(ctx context.Context, _ driver.Wait) error {
+	return d.do(ctx, "waiting", func(ctx context.Context, _ *desk) error {
+		return sleep(ctx, d.opts.WaitTime)
+	})
+}
+
+// Screenshot is [driver.Driver]'s. The picture shows the whole root window, without the pointer.
+func (d *Driver) Screenshot(ctx context.Context) (frame *driver.Frame, err error) {
+	err = d.do(ctx, "taking a screenshot", func(_ context.Context, k *desk) error {
+		img, err := k.grabber.Grab()
+		if err != nil {
+			return err
+		}
+		frame = &driver.Frame{Image: img, Taken: time.Now()}
+		return nil
+	})
+	return frame, err
+}
+
+// check finds the keys of an action and looks at its points. All of an action is checked before its first event.
+func (k *desk) check(names []string, points ...image.Point) ([]thing, error) {
+	symbols, err := driver.ParseKeys(names)
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := k.conn.Bounds()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range points {
+		if !p.In(bounds) {
+			return nil, fmt.Errorf("point %v: %w of %dx%d", p, driver.ErrOutOfBounds, bounds.Dx(), bounds.Dy())
+		}
+	}
+	state, err := k.keyboard()
+	if err != nil {
+		return nil, err
+	}
+	chord, err := k.keys.Chord(symbols, state)
+	if err != nil {
+		return nil, err
+	}
+	things := make([]thing, len(chord))
+	for i, stroke := range chord {
+		things[i] = thing{key: stroke}
+	}
+	return things, nil
+}
+
+// keyboard returns the state of the keyboard, and reads its map again when it has changed.
+func (k *desk) keyboard() (state uint16, err error) {
+	if state, err = k.conn.State(); err != nil {
+		return 0, err
+	}
+	if k.conn.MapChanged() {
+		k.keys, err = keyboard.Read(k.conn)
+	}
+	return state, err
+}
+
+// moveHolding presses the keys that are to be held, then moves.
+func (k *desk) moveHolding(held []thing, to image.Point) error {
+	if err := k.hands.press(held...); err != nil {
+		return err
+	}
+	return k.hands.sink.Move(to)
+}
+
+// click presses and releases a button.
+func (k *desk) click(ctx context.Context, button thing, at image.Point, double bool) error {
+	if err := k.hands.press(button); err != nil {
+		return err
+	}
+	if button == left {
+		defer func() { k.clicked.at, k.clicked.when, k.clicked.double = at, time.Now(), double }()
+	}
+	if err := k.hands.pause(ctx, k.opts.Hold); err != nil {
+		return err
+	}
+	return k.hands.release(1)
+}
+
+// letClickAge waits until programs no longer take a click at a point for the continuation of the last one, when
+// one of the two is a double click. Programs count clicks by time and place; nothing that is sent in between, such
+// as motion to elsewhere and back, makes them start anew.
+func (k *desk) letClickAge(ctx context.Context, at image.Point, double bool) error {
+	const near = 10 // pixels; toolkits allow about 5
+	place := image.Rectangle{Min: k.clicked.at, Max: k.clicked.at}.Inset(-near)
+	age := time.Since(k.clicked.when)
+	if !double && !k.clicked.double || age >= k.opts.DoubleClickTime || !at.In(place) {
+		return nil
+	}
+	return sleep(ctx, k.opts.DoubleClickTime-age)
+}
+
+// follow moves along a path in steps, at an even speed. The points of the path are all visited.
+func (k *desk) follow(ctx context.Context, path []image.Point) error {
+	step := float64(k.opts.DragStep)
+	var since float64 // the way since the last pause
+	for i, to := range path[1:] {
+		from := path[i]
+		distance := math.Hypot(float64(to.X-from.X), float64(to.Y-from.Y))
+		steps := max(1, int(math.Ceil(distance/step)))
+		for s := 1; s <= steps; s++ {
+			if err := k.hands.sink.Move(between(from, to, s, steps)); err != nil {
+				return err
+			}
+			if since += distance / float64(steps); since < step && ctx.Err() == nil {
+				continue
+			}
+			since = max(0, since-step)
+			if err := k.hands.pause(ctx, k.opts.DragPace); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// between is the point after s of n equal steps; the last one is exactly b.
+func between(a, b image.Point, s, n int) image.Point {
+	return a.Add(b.Sub(a).Mul(s).Div(n))
+}
+
+// scroll turns the wheel for one axis. The batches keep the server from running behind, so that ctx is obeyed.
+func (k *desk) scroll(ctx context.Context, owed *int, distance int, back, forth byte) error {
+	const batch = 25
+	var notches int
+	notches, *owed = toNotches(distance+*owed, k.opts.PixelsPerNotch)
+	button := forth
+	if notches < 0 {
+		notches, button = -notches, back
+	}
+	for notches > 0 {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		n := min(batch, notches)
+		if err := k.hands.sink.Wheel(button, n); err != nil {
+			return err
+		}
+		if err := k.hands.sink.Sync(); err != nil {
+			return err
+		}
+		notches -= n
+	}
+	return nil
+}
+
+// toNotches rounds to the nearest notch, halves away from 0, and returns the pixels that are left over.
+func toNotches(distance, perNotch int) (notches, rest int) {
+	half := perNotch / 2
+	if distance < 0 {
+		half = -half
+	}
+	notches = (distance + half) / perNotch
+	return notches, distance - notches*perNotch
+}
+
+// write types a text. Shift stays down as long as one character after the other needs it.
+func (k *desk) write(ctx context.Context, text string) error {
+	const batch = 32 // characters between two looks at ctx
+	state, err := k.keyboard()
+	if err != nil {
+		return err
+	}
+	strokes, err := k.keys.Text(text, state)
+	if err != nil {
+		return err
+	}
+	for i, stroke := range strokes {
+		if i%batch == 0 {
+			if err := k.hands.sink.Sync(); err != nil {
+				return err
+			}
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+		}
+		switch shifted := len(k.hands.down) > 0; {
+		case stroke.Shift && !shifted:
+			err = k.hands.press(thing{key: k.keys.Shift()})
+		case !stroke.Shift && shifted:
+			err = k.hands.release(1)
+		}
+		if err != nil {
+			return err
+		}
+		if err := k.hands.press(thing{key: stroke}); err != nil {
+			return err
+		}
+		if err := k.hands.release(1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pathWords names a path by its ends, as it may be long.
+func pathWords(path []image.Point) string {
+	switch len(path) {
+	case 0:
+		return "nothing"
+	case 1:
+		return path[0].String()
+	}
+	return fmt.Sprintf("%v to %v (%d points)", path[0], path[len(path)-1], len(path))
+}

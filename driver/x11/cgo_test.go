@@ -1,0 +1,5 @@
+//go:build linux && cgo
+
+package x11_test
+
+const cgo = true

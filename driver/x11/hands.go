@@ -1,0 +1,77 @@
+package x11
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/deskagent/deskagent/driver/x11/internal/event"
+	"github.com/deskagent/deskagent/driver/x11/internal/keyboard"
+)
+
+// hands press keys and buttons and remember what is down.
+type hands struct {
+	sink event.Sink
+	down []thing // in the order of the presses
+}
+
+// A thing is a key, or a button when its number is not 0.
+type thing struct {
+	button byte
+	key    keyboard.Stroke
+}
+
+func (h *hands) set(t thing, down bool) error {
+	if t.button != 0 {
+		return h.sink.Button(t.button, down)
+	}
+	return h.sink.Key(t.key.Code, t.key.Symbol, down)
+}
+
+// press notes the press before it makes it: one that went wrong half-way is released too.
+func (h *hands) press(things ...thing) error {
+	for _, t := range things {
+		h.down = append(h.down, t)
+		if err := h.set(t, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release releases the last n that were pressed, the last one first, and goes on when one of them fails.
+func (h *hands) release(n int) error {
+	var errs []error
+	for range n {
+		last := len(h.down) - 1
+		t := h.down[last]
+		h.down = h.down[:last]
+		errs = append(errs, h.set(t, false))
+	}
+	return errors.Join(errs...)
+}
+
+// releaseAll leaves nothing down, and waits until the server has seen it.
+func (h *hands) releaseAll() error {
+	return errors.Join(h.release(len(h.down)), h.sink.Sync())
+}
+
+// pause lets the server catch up and then waits, unless ctx ends first.
+func (h *hands) pause(ctx context.Context, t time.Duration) error {
+	if err := h.sink.Sync(); err != nil {
+		return err
+	}
+	return sleep(ctx, t)
+}
+
+// sleep waits, unless ctx ends first.
+func sleep(ctx context.Context, t time.Duration) error {
+	timer := time.NewTimer(t)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

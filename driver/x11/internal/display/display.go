@@ -1,0 +1,150 @@
+// Package display is one connection to an X server: the screen it shows, the pointer, and what went wrong. All X
+// requests of the driver that robotgo does not make go through it.
+//
+// A [Conn] belongs to one goroutine.
+package display
+
+import (
+	"errors"
+	"fmt"
+	"image"
+	"io"
+	"log"
+	"strings"
+	"time"
+
+	"github.com/jezek/xgb"
+	"github.com/jezek/xgb/xproto"
+
+	"github.com/deskagent/deskagent/driver"
+)
+
+func init() {
+	// xgb prints to standard error by default, two lines for each connection where there is no ~/.Xauthority. All
+	// that it would say arrives here as an error too.
+	xgb.Logger = log.New(io.Discard, "", 0)
+}
+
+// closeGrace is how long Close waits for a server that does not answer.
+const closeGrace = time.Second
+
+// A Conn is a connection to one X server. Its errors wrap [driver.ErrDisplayLost] once the server is gone.
+type Conn struct {
+	X      *xgb.Conn
+	Name   string
+	Screen *xproto.ScreenInfo
+	Setup  *xproto.SetupInfo
+
+	mapChanged bool
+	fault      error // the first error of a request that has no reply, until Sync reports it
+}
+
+// Open connects to the display of the given name, such as ":3". The error is one line and wraps
+// [driver.ErrNoDisplay].
+func Open(name string) (*Conn, error) {
+	if name == "" {
+		return nil, fmt.Errorf("%w: no display name given", driver.ErrNoDisplay)
+	}
+	x, err := xgb.NewConnDisplay(name)
+	if err != nil {
+		// The server's own words may be in it, with line ends.
+		return nil, fmt.Errorf("%w: %s", driver.ErrNoDisplay, strings.Join(strings.Fields(err.Error()), " "))
+	}
+	c := &Conn{X: x, Name: name, Setup: xproto.Setup(x)}
+	if x.DefaultScreen >= len(c.Setup.Roots) {
+		c.Close()
+		return nil, fmt.Errorf("%w: the server has %d screens, numbered from 0", driver.ErrNoDisplay, len(c.Setup.Roots))
+	}
+	c.Screen = c.Setup.DefaultScreen(x)
+	return c, nil
+}
+
+// Close ends the connection and waits until its goroutines have ended. A server that is alive but does not answer
+// is given up after a second.
+func (c *Conn) Close() error {
+	c.X.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			if event, err := c.X.WaitForEvent(); event == nil && err == nil {
+				return
+			}
+		}
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(closeGrace):
+		return fmt.Errorf("closing display %q: it has not answered for %v", c.Name, closeGrace)
+	}
+}
+
+// Root is the root window, as what pictures are taken of.
+func (c *Conn) Root() xproto.Drawable { return xproto.Drawable(c.Screen.Root) }
+
+// Bounds asks for the size of the root window, which changes when the screen is resized.
+func (c *Conn) Bounds() (image.Rectangle, error) {
+	r, err := xproto.GetGeometry(c.X, c.Root()).Reply()
+	if err != nil {
+		return image.Rectangle{}, Err(err)
+	}
+	return image.Rect(0, 0, int(r.Width), int(r.Height)), nil
+}
+
+// State asks for the modifiers and buttons that are down and the locks and keyboard group in force, as in the
+// state of a core event. Whatever happened before is known afterwards, a change of the keyboard map included.
+func (c *Conn) State() (uint16, error) {
+	r, err := xproto.QueryPointer(c.X, c.Screen.Root).Reply()
+	if err != nil {
+		return 0, Err(err)
+	}
+	c.poll()
+	return r.Mask, nil
+}
+
+// Sync waits until the server has done all that was asked, and returns the first error that came up.
+func (c *Conn) Sync() error {
+	if _, err := xproto.GetInputFocus(c.X).Reply(); err != nil {
+		return Err(err)
+	}
+	c.poll()
+	fault := c.fault
+	c.fault = nil
+	return fault
+}
+
+// MapChanged reports, once, that the keyboard map has changed since the last call.
+func (c *Conn) MapChanged() bool {
+	changed := c.mapChanged
+	c.mapChanged = false
+	return changed
+}
+
+// poll takes what has arrived off the queue. No events are selected, but every client is told of a new keyboard
+// map, and errors of requests without a reply come this way.
+func (c *Conn) poll() {
+	for {
+		event, err := c.X.PollForEvent()
+		switch {
+		case err != nil:
+			if c.fault == nil {
+				c.fault = Err(err)
+			}
+		case event == nil:
+			return
+		default:
+			if _, ok := event.(xproto.MappingNotifyEvent); ok {
+				c.mapChanged = true
+			}
+		}
+	}
+}
+
+// Err turns an error of xgb into one of package driver: the end of the connection is a lost display.
+func Err(err error) error {
+	if errors.Is(err, io.EOF) {
+		return driver.ErrDisplayLost
+	}
+	return fmt.Errorf("X error: %w", err)
+}

@@ -1,0 +1,104 @@
+package x11
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/deskagent/deskagent/driver"
+)
+
+// grace is how long a call whose context is done waits for the worker to release what is down. It is needed in
+// full only when the server does not answer.
+const grace = time.Second
+
+// A job is one call of a method on its way to the worker.
+type job struct {
+	ctx  context.Context
+	name string
+	run  func(context.Context, *desk) error
+	done chan error // buffered, as the caller may have gone
+}
+
+// do runs one call on the worker, after those before it. Its error says what was being done.
+func (d *Driver) do(ctx context.Context, name string, run func(context.Context, *desk) error) error {
+	if err := d.wait(ctx, job{ctx, name, run, make(chan error, 1)}); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func (d *Driver) wait(ctx context.Context, j job) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	select {
+	case d.jobs <- j:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-d.closing.Done():
+		return ErrClosed
+	}
+	select {
+	case err := <-j.done:
+		return err
+	case <-ctx.Done():
+	case <-d.closing.Done():
+	}
+	select {
+	case err := <-j.done:
+		return err
+	case <-time.After(grace):
+		return fmt.Errorf("%w: the display has not answered for %v, and keys and buttons may be down", errors.Join(context.Cause(ctx), context.Cause(d.closing)), grace)
+	}
+}
+
+// work is the goroutine that owns the display. It stays on one thread, as Xlib's handlers are told of faults
+// there.
+func (d *Driver) work(opened chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(d.ended)
+	desk, err := d.open()
+	opened <- err
+	if err != nil {
+		return
+	}
+	for d.closing.Err() == nil {
+		select {
+		case j := <-d.jobs:
+			j.done <- d.perform(j, desk)
+		case <-d.closing.Done():
+		}
+	}
+	d.closeErr = errors.Join(desk.hands.sink.Close(), desk.conn.Close())
+}
+
+// perform runs one job and leaves nothing pressed, whatever happens.
+func (d *Driver) perform(j job, k *desk) error {
+	start := time.Now()
+	ctx, cancel := context.WithCancelCause(j.ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(d.closing, func() { cancel(ErrClosed) })()
+	err := d.guard(j.name, func() error { return j.run(ctx, k) })
+	release := d.guard(j.name, k.hands.releaseAll)
+	if !errors.Is(err, driver.ErrDisplayLost) { // A server that is gone has released everything.
+		err = errors.Join(err, release)
+	}
+	d.opts.Logger.Debug(j.name, "took", time.Since(start), "err", err)
+	return err
+}
+
+// guard turns a panic into an error, so that what is down is released and the worker stays.
+func (d *Driver) guard(name string, f func() error) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			d.opts.Logger.Error(name, "panic", fault, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", fault)
+		}
+	}()
+	return f()
+}

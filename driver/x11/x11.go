@@ -1,0 +1,271 @@
+// Package x11 is the driver for an X11 desktop: the nine methods of [driver.Driver] on a real X server.
+//
+//	d, err := x11.Open(ctx, &x11.Options{Display: ":3"})
+//	if err != nil {
+//		return err
+//	}
+//	defer d.Close()
+//	err = d.Click(ctx, driver.Click{X: 640, Y: 400, Button: driver.ButtonLeft})
+//
+// # Layers
+//
+// Everything a user can tell apart is written once, in this package: what a double click, a drag, a chord or a
+// scrolled pixel is. It comes down to a few plain events, which a sink puts into the server: robotgo, or the XTEST
+// protocol directly. Both give the same events. The keyboard map and the pictures have packages of their own.
+//
+// # Faults
+//
+// An action is checked as a whole before its first event: points against the size of the screen at that moment,
+// keys and characters against the keyboard map in force. Keys and buttons are released on every way out, in the
+// reverse order. A server that goes away is an error that wraps [driver.ErrDisplayLost]; no fault of X ends or
+// crashes the process. What cannot be undone is the death of this process itself between a press and a release.
+//
+// # Keys and text
+//
+// Keys are found on the keyboard map with and without Shift. A character alone types itself: "A" presses Shift and
+// a. Together with a modifier a letter is its key, and another character brings the Shift it needs: ["CTRL","C"]
+// is Ctrl+C and ["CTRL","+"] is, on a US keyboard, Ctrl+Shift+equal. Keys that the map does not have, such as F13
+// on most, and characters that no key gives are refused by name.
+//
+// # Scrolling
+//
+// Programs scroll by notches of the wheel, of a size of their own. [Options].PixelsPerNotch translates; the
+// default is what a notch moves in Debian's Chromium. Distances are rounded to the nearest notch, halves away from
+// 0, and the remainder counts in the next Scroll, for each axis, so that a sequence of any length is off by less
+// than a notch.
+package x11
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/deskagent/deskagent/driver"
+	"github.com/deskagent/deskagent/driver/x11/internal/capture"
+	"github.com/deskagent/deskagent/driver/x11/internal/display"
+	"github.com/deskagent/deskagent/driver/x11/internal/event"
+	"github.com/deskagent/deskagent/driver/x11/internal/keyboard"
+	"github.com/deskagent/deskagent/driver/x11/internal/robot"
+	"github.com/deskagent/deskagent/driver/x11/internal/xtest"
+)
+
+// A Sink names a way to put events into the server.
+type Sink string
+
+// The sinks. They are told apart only by what they need.
+const (
+	// SinkAuto is robotgo where it can be had, else XTEST.
+	SinkAuto Sink = ""
+	// SinkRobotgo is robotgo, with XTEST for what it does wrong or not at all. It needs cgo, and serves one display
+	// per process at a time.
+	SinkRobotgo Sink = "robotgo"
+	// SinkXTEST is the XTEST protocol, without cgo.
+	SinkXTEST Sink = "xtest"
+)
+
+// A Capture names a way to take pictures.
+type Capture string
+
+// The ways to take pictures. They show the same pixels.
+const (
+	// CaptureDirect reads the root window over the driver's own connection.
+	CaptureDirect Capture = ""
+	// CaptureKbinani is kbinani/screenshot, where it is right: $DISPLAY is the display, the depth is 24, the
+	// session is not a Wayland one; elsewhere Open refuses. It is slower, and safe only in a process that has no
+	// other X client: it changes tables that all xgb connections of a process read, without a lock.
+	CaptureKbinani Capture = "kbinani"
+)
+
+// Options are the settings of a Driver. The zero value of each but Display is its default.
+type Options struct {
+	// Display names the X display, such as ":3". It is required: this package looks at no environment variable.
+	Display string
+	// Sink and Capture choose how events get in and pictures get out.
+	Sink    Sink
+	Capture Capture
+	// Logger is told each action and its duration, at debug level; what was typed is not. Nil discards.
+	Logger *slog.Logger
+
+	// Hold is how long a button or a chord stays down, and how long a drag rests before it moves and before it
+	// lets go. Programs that look at the state of the keyboard from time to time miss what is shorter than their
+	// interval. Default 10ms.
+	Hold time.Duration
+	// DoubleClickGap lies between the two clicks of a double click. Default 50ms.
+	DoubleClickGap time.Duration
+	// DoubleClickTime is how long programs may take a click for the continuation of the one before it. A double
+	// click waits until a click before it at the same place is older, lest the two become a triple click; so does
+	// a click after a double click. Default 500ms.
+	DoubleClickTime time.Duration
+	// DragStep is how far apart, in pixels, the points of a drag's motion are, at most. Default 8.
+	DragStep int
+	// DragPace is how long the pointer takes for one DragStep. Default 3ms.
+	DragPace time.Duration
+	// PixelsPerNotch is how many pixels of a Scroll make one notch of the wheel. Default 120, which is how far one
+	// notch moves a page in Chromium 156 of Debian 12.
+	PixelsPerNotch int
+	// WaitTime is how long Wait waits. Default 1s.
+	WaitTime time.Duration
+}
+
+// withDefaults checks o and returns a copy with nothing left out.
+func (o *Options) withDefaults() (Options, error) {
+	var r Options
+	if o != nil {
+		r = *o
+	}
+	switch r.Sink {
+	case SinkAuto, SinkRobotgo, SinkXTEST:
+	default:
+		return r, fmt.Errorf("unknown sink %q, want %q or %q", r.Sink, SinkRobotgo, SinkXTEST)
+	}
+	switch r.Capture {
+	case CaptureDirect, CaptureKbinani:
+	default:
+		return r, fmt.Errorf("unknown capture %q, want %q", r.Capture, CaptureKbinani)
+	}
+	if r.Logger == nil {
+		r.Logger = slog.New(slog.DiscardHandler)
+	}
+	err := errors.Join(
+		setDefault("Hold", &r.Hold, 10*time.Millisecond),
+		setDefault("DoubleClickGap", &r.DoubleClickGap, 50*time.Millisecond),
+		setDefault("DoubleClickTime", &r.DoubleClickTime, 500*time.Millisecond),
+		setDefault("DragStep", &r.DragStep, 8),
+		setDefault("DragPace", &r.DragPace, 3*time.Millisecond),
+		setDefault("PixelsPerNotch", &r.PixelsPerNotch, 120),
+		setDefault("WaitTime", &r.WaitTime, time.Second),
+	)
+	if err == nil && r.Hold+r.DoubleClickGap >= r.DoubleClickTime {
+		err = fmt.Errorf("Hold %v and DoubleClickGap %v take longer than DoubleClickTime %v", r.Hold, r.DoubleClickGap, r.DoubleClickTime)
+	}
+	return r, err
+}
+
+func setDefault[T int | time.Duration](name string, value *T, standard T) error {
+	if *value < 0 {
+		return fmt.Errorf("%s is %v, want 0 for the default or more", name, *value)
+	}
+	if *value == 0 {
+		*value = standard
+	}
+	return nil
+}
+
+// A Driver drives one X display. It is a [driver.Driver] and a [driver.Sizer]. Its methods may be called from any
+// goroutine; the actions run one after the other on a goroutine of its own.
+type Driver struct {
+	opts Options
+	sink Sink // the one that was chosen
+	jobs chan job
+	// closing ends when Close is called, ended is closed when the worker is gone.
+	closing context.Context
+	close   context.CancelCauseFunc
+	ended   chan struct{}
+	// closeErr is what the worker met while closing; it is set before ended.
+	closeErr error
+}
+
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Sizer  = (*Driver)(nil)
+)
+
+// ErrClosed is wrapped by the errors of a Driver after Close, and of an action that Close cut short.
+var ErrClosed = errors.New("driver is closed")
+
+// Open connects to a display and finds out whether it can be driven. Its errors wrap [driver.ErrNoDisplay] when
+// there is no display of that name, and [driver.ErrUnsupported] when it cannot be driven from here: it has no
+// XTEST, its screen is not of depth 24, this is not Linux, or robotgo was asked for and cannot be had.
+func Open(ctx context.Context, opts *Options) (*Driver, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("opening an X11 driver: %w", err)
+	}
+	if runtime.GOOS != "linux" {
+		return nil, fmt.Errorf("driving a desktop on %s: %w", runtime.GOOS, driver.ErrUnsupported)
+	}
+	d := &Driver{opts: o, jobs: make(chan job), ended: make(chan struct{})}
+	d.closing, d.close = context.WithCancelCause(context.Background())
+	opened := make(chan error, 1)
+	go d.work(opened)
+	select {
+	case err = <-opened:
+	case <-ctx.Done():
+		// A server that does not answer keeps the worker, which ends when the server does.
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		d.close(ErrClosed)
+		return nil, fmt.Errorf("opening display %q: %w", o.Display, err)
+	}
+	return d, nil
+}
+
+// open is the worker's part of Open.
+func (d *Driver) open() (_ *desk, err error) {
+	conn, err := display.Open(d.opts.Display)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			conn.Close()
+		}
+	}()
+	var grabber capture.Grabber
+	if d.opts.Capture == CaptureKbinani {
+		grabber, err = capture.NewKbinani(conn)
+	} else {
+		grabber, err = capture.NewDirect(conn)
+	}
+	if err != nil {
+		return nil, err
+	}
+	keys, err := keyboard.Read(conn)
+	if err != nil {
+		return nil, err
+	}
+	d.sink = d.opts.Sink
+	var sink event.Sink
+	if d.sink != SinkXTEST {
+		sink, err = robot.New(conn)
+		d.sink = SinkRobotgo
+	}
+	if d.sink == SinkXTEST || d.opts.Sink == SinkAuto && errors.Is(err, driver.ErrUnsupported) {
+		sink, err = xtest.New(conn)
+		d.sink = SinkXTEST
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &desk{opts: &d.opts, conn: conn, keys: keys, grabber: grabber, hands: hands{sink: sink}}, nil
+}
+
+// Sink tells which sink the driver uses.
+func (d *Driver) Sink() Sink { return d.sink }
+
+// Close cuts short an action that is running, releases what is down and frees everything. When it returns, nothing
+// of the driver is left, unless the server is alive but does not answer: that is the error. Closing a closed driver
+// does nothing.
+func (d *Driver) Close() error {
+	d.close(ErrClosed)
+	select {
+	case <-d.ended:
+		return d.closeErr
+	case <-time.After(2 * grace):
+		return fmt.Errorf("closing display %q: it has not answered for %v", d.opts.Display, 2*grace)
+	}
+}
+
+// Bounds returns the area of the screen as it is now.
+func (d *Driver) Bounds(ctx context.Context) (bounds image.Rectangle, err error) {
+	err = d.do(ctx, "asking for the size of the screen", func(_ context.Context, k *desk) (err error) {
+		bounds, err = k.conn.Bounds()
+		return err
+	})
+	return bounds, err
+}
