@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/deskagent/deskagent/approve"
+	"github.com/deskagent/deskagent/driver"
+	"github.com/deskagent/deskagent/driver/x11"
+)
+
+const actHelp = `Performs computer actions on the display without a model: each argument, or each line of the
+file, is one action in the JSON form of the Responses API, in screen coordinates. All of them
+are read before the first one runs; they run in order, and the first that fails ends it.
+
+A screenshot action writes a PNG to the file that -o names; further ones get -2, -3 and so on
+before the ending. With --json each action done is one JSON object on standard output.
+
+--dry-run says what each action would send to the display, and sends nothing. Where there is a
+display it is looked at, so that points outside it and keys it lacks are found too.`
+
+const actExample = `  deskagent act '{"type":"click","x":40,"y":30,"button":"left"}' '{"type":"type","text":"hello\n"}'
+  deskagent act '{"type":"keypress","keys":["CTRL","S"]}' '{"type":"screenshot"}' -o saved.png
+  deskagent act --dry-run '{"type":"drag","path":[{"x":0,"y":0},{"x":50,"y":20}]}'
+  deskagent act -f actions.jsonl
+  generate | deskagent act -f -`
+
+func newAct(c *command) *cobra.Command {
+	act := &act{command: c}
+	cmd := &cobra.Command{
+		Use:     "act 'JSON' ...",
+		Short:   "Perform computer actions by hand",
+		Long:    actHelp,
+		Example: actExample,
+		RunE:    func(cmd *cobra.Command, args []string) error { return act.run(cmd.Context(), args) },
+	}
+	cmd.Flags().StringVarP(&act.file, "file", "f", "", "read JSON lines from a file, - for standard input")
+	cmd.Flags().StringVarP(&act.output, "output", "o", "", "file for the picture of a screenshot action")
+	cmd.Flags().BoolVar(&act.dryRun, "dry-run", false, "say what would be sent, touch nothing")
+	cmd.Flags().BoolVar(&act.json, "json", false, "write one JSON object for each action done")
+	return cmd
+}
+
+type act struct {
+	*command
+	file, output string
+	dryRun, json bool
+}
+
+func (c *act) run(ctx context.Context, args []string) error {
+	actions, err := c.read(args)
+	if err != nil {
+		return err
+	}
+	for _, a := range actions {
+		if a.Kind() == driver.KindScreenshot && c.output == "" && !c.dryRun {
+			return usagef("a screenshot action needs -o FILE")
+		}
+	}
+	if c.dryRun {
+		return c.show(ctx, actions)
+	}
+	d, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	pictures := 0
+	for i, a := range actions {
+		start := time.Now()
+		frame, err := driver.Do(ctx, d, a)
+		if err != nil {
+			return fmt.Errorf("action %d of %d: %w", i+1, len(actions), err)
+		}
+		done := actionDone{Action: a, Milliseconds: float64(time.Since(start).Microseconds()) / 1000}
+		if frame != nil {
+			pictures++
+			done.File = numbered(c.output, pictures)
+			data, err := encodePNG(frame.Image)
+			if err != nil {
+				return err
+			}
+			if err := c.write(done.File, data); err != nil {
+				return err
+			}
+		}
+		if c.json {
+			if err := json.NewEncoder(c.out).Encode(done); err != nil {
+				return err
+			}
+		}
+	}
+	return d.Close()
+}
+
+// actionDone is a line of --json.
+type actionDone struct {
+	Action       driver.Action `json:"action"`
+	Milliseconds float64       `json:"ms"`
+	File         string        `json:"file,omitempty"` // of a screenshot
+}
+
+// numbered puts -2, -3 and so on before the ending of a file's name.
+func numbered(file string, n int) string {
+	if n == 1 || file == "-" {
+		return file
+	}
+	if dot := strings.LastIndexByte(file, '.'); dot > strings.LastIndexByte(file, '/')+1 {
+		return fmt.Sprintf("%s-%d%s", file[:dot], n, file[dot:])
+	}
+	return fmt.Sprintf("%s-%d", file, n)
+}
+
+// read decodes all actions, of the arguments or of the file, before anything is done.
+func (c *act) read(args []string) ([]driver.Action, error) {
+	var lines [][]byte
+	var where string
+	switch {
+	case c.file != "" && len(args) > 0:
+		return nil, usagef("give actions as arguments or with -f, not both")
+	case c.file != "":
+		where = "line"
+		data, err := c.readFile()
+		if err != nil {
+			return nil, fmt.Errorf("reading actions: %w", err)
+		}
+		lines = bytes.Split(data, []byte("\n"))
+	case len(args) > 0:
+		where = "action"
+		for _, arg := range args {
+			lines = append(lines, []byte(arg))
+		}
+	default:
+		return nil, usagef("no action given")
+	}
+	var actions []driver.Action
+	for i, line := range lines {
+		if c.file != "" && len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		a, err := driver.DecodeAction(line)
+		if err != nil {
+			return nil, hintError{usageError{fmt.Errorf("%s %d: %w", where, i+1, err)}, `"deskagent act --help" shows actions`}
+		}
+		actions = append(actions, a)
+	}
+	return actions, nil
+}
+
+func (c *act) readFile() ([]byte, error) {
+	if c.file == "-" {
+		return io.ReadAll(bufio.NewReader(c.in))
+	}
+	return os.ReadFile(c.file)
+}
+
+// open connects to the display.
+func (c *command) open(ctx context.Context) (*x11.Driver, error) {
+	name, err := c.displayName()
+	if err != nil {
+		return nil, err
+	}
+	return x11.Open(ctx, &x11.Options{Display: name, Logger: c.logger()})
+}
+
+func (c *act) show(ctx context.Context, actions []driver.Action) error {
+	for _, a := range actions {
+		for _, line := range approve.Describe(approve.Request{Action: a}) {
+			fmt.Fprintln(c.out, line)
+		}
+	}
+	return nil
+}
