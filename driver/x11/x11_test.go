@@ -1,16 +1,11 @@
 package x11_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"image"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/drivertest"
 	"github.com/deskagent/deskagent/driver/x11"
 	"github.com/deskagent/deskagent/internal/witness"
@@ -127,9 +122,3 @@ func TestContract(t *testing.T) {
 		})
 	})
 }
-
-var _ = errors.Is
-var _ = context.Canceled
-var _ = fmt.Sprint
-var _ = runtime.GOOS
-var _ driver.Driver
