@@ -262,8 +262,7 @@ func (r *runTask) policy() (toolset.Policy, func(), error) {
 		policy.Actions = approve.AllowActions
 	default:
 		if err := terminal.open(); err != nil {
-			return policy, nil, hintError{fmt.Errorf("%w: there is nobody to ask: %w", approve.ErrDenied, err),
-				"run in a terminal, or choose --approve allow in a guest that holds nothing of value"}
+			return policy, nil, nobodyToAsk(err)
 		}
 		policy.Actions = &terminal
 	}
@@ -271,6 +270,11 @@ func (r *runTask) policy() (toolset.Policy, func(), error) {
 		policy.SafetyChecks = approve.AllowChecks(policy.SafetyChecks, r.codes, warnings(r.err))
 	}
 	return policy, terminal.close, nil
+}
+
+func nobodyToAsk(err error) error {
+	return hintError{fmt.Errorf("%w: there is nobody to ask: %w", approve.ErrDenied, err),
+		"run in a terminal, or choose --approve allow where nothing of value can be lost"}
 }
 
 // person is the one at the terminal, which is opened when there is a first question.

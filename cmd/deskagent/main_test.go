@@ -1,0 +1,283 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image/png"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/deskagent/deskagent/internal/witness"
+	"github.com/deskagent/deskagent/internal/xvfb"
+)
+
+// TestMain lets the test binary be the deskagent command, for scripts and for tests that start it.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"deskagent": main})
+}
+
+// TestScripts runs the scripts in testdata. Beside the usual commands they have those below.
+func TestScripts(t *testing.T) {
+	xvfb.ForTest(t, 64, 64) // skips where there is no Xvfb
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", env.WorkDir)
+			env.Values[witnessKey{}] = new(*witness.Window)
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"display": startDisplay,
+			"mark":    markGuest,
+			"events":  checkEvents,
+			"exits":   checkExit,
+			"api":     startAPI,
+			"pngsize": checkSize,
+		},
+	})
+}
+
+// witnessKey is where a script keeps its witness.
+type witnessKey struct{}
+
+// startDisplay is "display WxH": a virtual display in $DISPLAY, with a witness.
+func startDisplay(ts *testscript.TestScript, _ bool, args []string) {
+	var size sizeFlag
+	ts.Check(size.Set(args[0]))
+	server, err := xvfb.Start(context.Background(), &xvfb.Options{Width: size.X, Height: size.Y})
+	ts.Check(err)
+	ts.Defer(func() { server.Close() })
+	window, err := witness.Open(server.Display())
+	ts.Check(err)
+	ts.Defer(window.Close)
+	*ts.Value(witnessKey{}).(**witness.Window) = window
+	ts.Setenv("DISPLAY", server.Display())
+}
+
+// markGuest is "mark": it does to $DISPLAY what the help of run says.
+func markGuest(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Check(ts.Exec("xprop", "-display", ts.Getenv("DISPLAY"), "-root", "-f", guestProperty, "8s", "-set", guestProperty, "1"))
+}
+
+// checkEvents is "events FILE": what the witness saw since the last time, motion left out, is what the file says,
+// and nothing is held.
+func checkEvents(ts *testscript.TestScript, _ bool, args []string) {
+	window := *ts.Value(witnessKey{}).(**witness.Window)
+	events, err := window.Events()
+	ts.Check(err)
+	var got strings.Builder
+	for _, e := range events {
+		if e.Kind != witness.Motion {
+			fmt.Fprintln(&got, e)
+		}
+	}
+	if want := ts.ReadFile(args[0]); strings.TrimSpace(got.String()) != strings.TrimSpace(want) {
+		ts.Fatalf("the witness saw\n%swant\n%s", got.String(), want)
+	}
+	held, err := window.Held()
+	ts.Check(err)
+	if len(held) > 0 {
+		ts.Fatalf("still held: %v", held)
+	}
+}
+
+// checkExit is "exits CODE COMMAND...".
+func checkExit(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if want, err := strconv.Atoi(args[0]); err != nil || code != want {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+// startAPI is "api FILE": a Responses API on loopback in $OPENAI_BASE_URL that answers with one line of the file
+// after the other, and a key in $OPENAI_API_KEY. A line that is a number is a status without a body.
+func startAPI(ts *testscript.TestScript, _ bool, args []string) {
+	lines := strings.Split(strings.TrimSpace(ts.ReadFile(args[0])), "\n")
+	ts.Setenv("OPENAI_BASE_URL", serveAPI(ts.Defer, lines).URL+"/v1")
+	ts.Setenv(keyVariable, testKey)
+}
+
+// testKey must never be seen in anything that is printed.
+const testKey = "sk-test-0123456789"
+
+func serveAPI(cleanup func(func()), lines []string) *httptest.Server {
+	var mu sync.Mutex
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		body, err := io.ReadAll(r.Body)
+		if err != nil || !json.Valid(body) || r.URL.Path != "/v1/responses" || r.Header.Get("Authorization") != "Bearer "+testKey || len(lines) == 0 {
+			http.Error(w, fmt.Sprintf("unexpected %s %s", r.Method, r.URL), http.StatusTeapot)
+			return
+		}
+		line := lines[0]
+		lines = lines[1:]
+		if status, err := strconv.Atoi(line); err == nil {
+			w.WriteHeader(status)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, line)
+	}))
+	cleanup(server.Close)
+	return server
+}
+
+// checkSize is "pngsize FILE WxH".
+func checkSize(ts *testscript.TestScript, _ bool, args []string) {
+	config, err := png.DecodeConfig(strings.NewReader(ts.ReadFile(args[0])))
+	ts.Check(err)
+	if got := fmt.Sprintf("%dx%d", config.Width, config.Height); got != args[1] {
+		ts.Fatalf("%s: got %s, want %s", args[0], got, args[1])
+	}
+}
+
+const (
+	dragCall = `{"id":"r1","object":"response","status":"completed","output":[{"type":"computer_call","id":"cu_1","call_id":"call_1",` +
+		`"status":"completed","actions":[{"type":"drag","keys":["SHIFT"],"path":[{"x":0,"y":0},{"x":600,"y":400},{"x":0,"y":0},{"x":600,"y":400},` +
+		`{"x":0,"y":0},{"x":600,"y":400},{"x":0,"y":0},{"x":600,"y":400},{"x":0,"y":0},{"x":600,"y":400},{"x":0,"y":0}]}]}]}`
+	clickCall = `{"id":"r1","object":"response","status":"completed","output":[{"type":"computer_call","id":"cu_1","call_id":"call_1",` +
+		`"status":"completed","actions":[{"type":"click","button":"left","x":10,"y":20}]}]}`
+	doneMessage = `{"id":"r2","object":"response","status":"completed","output":[{"type":"message","id":"msg_1","role":"assistant",` +
+		`"status":"completed","content":[{"type":"output_text","text":"Done.","annotations":[]}]}]}`
+)
+
+// guest starts a marked display with a witness.
+func guest(t *testing.T) (*xvfb.Server, *witness.Window) {
+	t.Helper()
+	server := xvfb.ForTest(t, 640, 480)
+	window := witness.ForTest(t, server.Display())
+	mark := exec.Command("xprop", "-display", server.Display(), "-root", "-f", guestProperty, "8s", "-set", guestProperty, "1")
+	if out, err := mark.CombinedOutput(); err != nil {
+		t.Skipf("needs xprop: %v %s", err, out)
+	}
+	return server, window
+}
+
+func deskagent(t *testing.T, display, api string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "deskagent", args...)
+	cmd.Env = append(os.Environ(), "DISPLAY="+display, keyVariable+"="+testKey, "OPENAI_BASE_URL="+api+"/v1")
+	return cmd
+}
+
+// TestInterrupt is row L2 of the field cases: Ctrl-C in the middle of an action stops it at once, with nothing left
+// down.
+func TestInterrupt(t *testing.T) {
+	server, window := guest(t)
+	api := serveAPI(t.Cleanup, []string{dragCall, doneMessage})
+	cmd := deskagent(t, server.Display(), api.URL, "run", "--approve", "allow", "drag for a long time")
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := window.WaitFor(witness.ButtonDown, 20*time.Second); err != nil {
+		t.Fatal(err, output.String())
+	}
+	begin := time.Now()
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	took := time.Since(begin)
+	t.Logf("stopped after %v", took)
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitFailed || took > 2*time.Second {
+		t.Errorf("got %v after %v, want exit code %d soon:\n%s", err, took, exitFailed, output.String())
+	}
+	if !strings.Contains(output.String(), "error: interrupted") {
+		t.Errorf("got %s, want it to say that it was interrupted", output.String())
+	}
+	if held, err := window.Held(); err != nil || len(held) > 0 {
+		t.Errorf("got %v, %v, want nothing held", held, err)
+	}
+}
+
+// TestPrompt answers the questions of run on a terminal of its own.
+func TestPrompt(t *testing.T) {
+	tests := []struct {
+		name, answers string
+		code, clicks  int
+	}{
+		{"yes to both", "yy", exitDone, 1},
+		{"no", "n", exitDeclined, 0},
+		{"yes to the click, no to the picture", "yn", exitDeclined, 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			server, window := guest(t)
+			api := serveAPI(t.Cleanup, []string{clickCall, doneMessage})
+			cmd := deskagent(t, server.Display(), api.URL, "run", "click")
+			var output, errors bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &output, &errors
+			// Its controlling terminal; the standard streams stay what they are.
+			terminal, far, err := pty.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer terminal.Close()
+			cmd.Stdin = far
+			cmd.SysProcAttr = controllingTerminal()
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			far.Close()
+			var shown strings.Builder
+			buf := make([]byte, 4096)
+			for _, answer := range test.answers {
+				for !strings.HasSuffix(shown.String(), "everything: ") {
+					n, err := terminal.Read(buf)
+					shown.Write(buf[:n])
+					if err != nil {
+						t.Fatalf("%v after %q\n%s", err, shown.String(), errors.String())
+					}
+				}
+				fmt.Fprintf(&shown, "%c\n", answer)
+				fmt.Fprintf(terminal, "%c\n", answer)
+			}
+			cmd.Wait()
+			if got := cmd.ProcessState.ExitCode(); got != test.code {
+				t.Errorf("got exit code %d, want %d:\n%s", got, test.code, errors.String())
+			}
+			if test.code == exitDone && output.String() != "Done.\n" {
+				t.Errorf("got %q on standard output", output.String())
+			}
+			if want := "click the left button at (10,20)"; !strings.Contains(shown.String(), want) {
+				t.Errorf("got %q, want %q shown", shown.String(), want)
+			}
+			events, err := window.Events()
+			if err != nil {
+				t.Fatal(err)
+			}
+			clicks := 0
+			for _, e := range events {
+				if e.Kind == witness.ButtonDown {
+					clicks++
+				}
+			}
+			if clicks != test.clicks {
+				t.Errorf("got %d clicks, want %d", clicks, test.clicks)
+			}
+		})
+	}
+}
