@@ -63,10 +63,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if d, err := x11.Open(ctx, &x11.Options{Display: server.Display()}); err == nil {
-		d.Close() // It may have been quicker than the context.
-	} else if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want it cancelled", err)
+	if d, err := x11.Open(ctx, &x11.Options{Display: server.Display()}); d != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, %v, want it cancelled", d, err)
 	}
 }
 
@@ -162,6 +160,7 @@ func TestServerKilled(t *testing.T) {
 // is done comes back, and so does Close.
 func TestServerStopped(t *testing.T) {
 	eachSink(t, func(t *testing.T, sink x11.Sink) {
+		t.Parallel() // It is all waiting.
 		server := xvfb.ForTest(t, 640, 480)
 		d, err := x11.Open(t.Context(), &x11.Options{Sink: sink, Display: server.Display()})
 		if err != nil && sink == x11.SinkRobotgo && !cgo {
@@ -182,6 +181,11 @@ func TestServerStopped(t *testing.T) {
 		}
 		if took := time.Since(start); took > 2*time.Second {
 			t.Errorf("came back after %v", took)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if d, err := x11.Open(ctx, &x11.Options{Display: server.Display()}); d != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, %v from Open, want the deadline exceeded", d, err)
 		}
 		if err := d.Close(); err == nil || !strings.Contains(err.Error(), "has not answered") {
 			t.Errorf("got %v from Close, want to be told", err)
@@ -307,7 +311,7 @@ func TestNothingLeft(t *testing.T) {
 	})
 }
 
-// TestResize checks that points are held against the screen as it is.
+// TestResize checks that points are held against the screen as it is, and that pictures show it.
 func TestResize(t *testing.T) {
 	program, err := exec.LookPath("xrandr")
 	if err != nil {
@@ -319,19 +323,27 @@ func TestResize(t *testing.T) {
 		if err := d.Move(t.Context(), corner); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.Command(program, "-display", d.server.Display(), "-s", "320x240").CombinedOutput(); err != nil {
-			t.Skipf("this server cannot be resized: %v: %s", err, out)
+		for _, args := range []string{
+			"--newmode small 10 320 330 340 350 240 250 260 270", "--addmode screen small", "--output screen --mode small",
+		} {
+			args := append([]string{"-display", d.server.Display()}, strings.Fields(args)...)
+			if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+				t.Fatalf("xrandr %q: %v: %s", args, err, out)
+			}
 		}
-		if err := d.Move(t.Context(), corner); !errors.Is(err, driver.ErrOutOfBounds) {
-			t.Errorf("got %v for %v on a screen of 320x240, want it refused", err, corner)
+		if err := d.Move(t.Context(), corner); !errors.Is(err, driver.ErrOutOfBounds) || !strings.Contains(err.Error(), "320x240") {
+			t.Errorf("got %v for %v, want it refused with the new size", err, corner)
 		}
 		want := image.Rect(0, 0, 320, 240)
 		if got, err := d.Bounds(t.Context()); err != nil || got != want {
 			t.Errorf("got bounds %v, %v, want %v", got, err, want)
 		}
 		frame, err := d.Screenshot(t.Context())
-		if err != nil || frame.Image.Rect != want {
-			t.Errorf("got a picture of %v, %v, want %v", frame.Image.Rect, err, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := frame.Image.Rect; got != want {
+			t.Errorf("got a picture of %v, want %v", got, want)
 		}
 	})
 }

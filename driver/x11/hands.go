@@ -2,7 +2,6 @@ package x11
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/deskagent/deskagent/driver/x11/internal/event"
@@ -39,21 +38,27 @@ func (h *hands) press(things ...thing) error {
 	return nil
 }
 
-// release releases the last n that were pressed, the last one first, and goes on when one of them fails.
-func (h *hands) release(n int) error {
-	var errs []error
+// release releases the last n that were pressed, the last one first. It goes on when one of them fails, and
+// returns the first error.
+func (h *hands) release(n int) (first error) {
 	for range n {
 		last := len(h.down) - 1
 		t := h.down[last]
 		h.down = h.down[:last]
-		errs = append(errs, h.set(t, false))
+		if err := h.set(t, false); first == nil {
+			first = err
+		}
 	}
-	return errors.Join(errs...)
+	return first
 }
 
 // releaseAll leaves nothing down, and waits until the server has seen it.
 func (h *hands) releaseAll() error {
-	return errors.Join(h.release(len(h.down)), h.sink.Sync())
+	err := h.release(len(h.down))
+	if late := h.sink.Sync(); err == nil {
+		err = late
+	}
+	return err
 }
 
 // pause lets the server catch up and then waits, unless ctx ends first.

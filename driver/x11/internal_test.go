@@ -25,7 +25,7 @@ func (s *script) Move(image.Point) error        { return s.onMove() }
 func (s *script) Button(n byte, _ bool) error   { return nil }
 func (s *script) Wheel(n byte, count int) error { return nil }
 func (s *script) Sync() error                   { return nil }
-func (s *script) Close() error                  { return nil }
+func (s *script) Close()                        {}
 func (s *script) Key(code xproto.Keycode, _ driver.Key, down bool) error {
 	if down {
 		s.codes = append(s.codes, int(code))

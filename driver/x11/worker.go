@@ -52,7 +52,11 @@ func (d *Driver) wait(ctx context.Context, j job) error {
 	case err := <-j.done:
 		return err
 	case <-time.After(grace):
-		return fmt.Errorf("%w: the display has not answered for %v, and keys and buttons may be down", errors.Join(context.Cause(ctx), context.Cause(d.closing)), grace)
+		why := context.Cause(ctx)
+		if why == nil {
+			why = ErrClosed
+		}
+		return fmt.Errorf("%w: the display has not answered for %v, and keys and buttons may be down", why, grace)
 	}
 }
 
@@ -74,7 +78,8 @@ func (d *Driver) work(opened chan<- error) {
 		case <-d.closing.Done():
 		}
 	}
-	d.closeErr = errors.Join(desk.hands.sink.Close(), desk.conn.Close())
+	desk.hands.sink.Close()
+	d.closeErr = desk.conn.Close()
 }
 
 // perform runs one job and leaves nothing pressed, whatever happens.
@@ -85,8 +90,11 @@ func (d *Driver) perform(j job, k *desk) error {
 	defer context.AfterFunc(d.closing, func() { cancel(ErrClosed) })()
 	err := d.guard(j.name, func() error { return j.run(ctx, k) })
 	release := d.guard(j.name, k.hands.releaseAll)
-	if !errors.Is(err, driver.ErrDisplayLost) { // A server that is gone has released everything.
-		err = errors.Join(err, release)
+	switch {
+	case err == nil:
+		err = release
+	case release != nil && !errors.Is(err, driver.ErrDisplayLost): // A server that is gone has released everything.
+		err = fmt.Errorf("%w; and releasing keys and buttons: %w", err, release)
 	}
 	d.opts.Logger.Debug(j.name, "took", time.Since(start), "err", err)
 	return err

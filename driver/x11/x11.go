@@ -130,7 +130,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if r.Logger == nil {
 		r.Logger = slog.New(slog.DiscardHandler)
 	}
-	err := errors.Join(
+	for _, err := range []error{
 		setDefault("Hold", &r.Hold, 10*time.Millisecond),
 		setDefault("DoubleClickGap", &r.DoubleClickGap, 50*time.Millisecond),
 		setDefault("DoubleClickTime", &r.DoubleClickTime, 500*time.Millisecond),
@@ -138,11 +138,15 @@ func (o *Options) withDefaults() (Options, error) {
 		setDefault("DragPace", &r.DragPace, 3*time.Millisecond),
 		setDefault("PixelsPerNotch", &r.PixelsPerNotch, 120),
 		setDefault("WaitTime", &r.WaitTime, time.Second),
-	)
-	if err == nil && r.Hold+r.DoubleClickGap >= r.DoubleClickTime {
-		err = fmt.Errorf("Hold %v and DoubleClickGap %v take longer than DoubleClickTime %v", r.Hold, r.DoubleClickGap, r.DoubleClickTime)
+	} {
+		if err != nil {
+			return r, err
+		}
 	}
-	return r, err
+	if r.Hold+r.DoubleClickGap >= r.DoubleClickTime {
+		return r, fmt.Errorf("Hold %v and DoubleClickGap %v take longer than DoubleClickTime %v", r.Hold, r.DoubleClickGap, r.DoubleClickTime)
+	}
+	return r, nil
 }
 
 func setDefault[T int | time.Duration](name string, value *T, standard T) error {
@@ -187,6 +191,9 @@ func Open(ctx context.Context, opts *Options) (*Driver, error) {
 	}
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("driving a desktop on %s: %w", runtime.GOOS, driver.ErrUnsupported)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("opening display %q: %w", o.Display, err)
 	}
 	d := &Driver{opts: o, jobs: make(chan job), ended: make(chan struct{})}
 	d.closing, d.close = context.WithCancelCause(context.Background())

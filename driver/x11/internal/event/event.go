@@ -28,5 +28,5 @@ type Sink interface {
 	// Sync waits until the server has done all that was asked and returns the first fault.
 	Sync() error
 	// Close frees what the sink owns. What is down stays down.
-	Close() error
+	Close()
 }

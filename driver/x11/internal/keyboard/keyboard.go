@@ -170,17 +170,18 @@ const shiftRight driver.Key = 0xffe2
 func (m *Map) Text(text string, state uint16) ([]Stroke, error) {
 	characters := []rune(text)
 	strokes := make([]Stroke, 0, len(characters))
+	found := map[rune]Stroke{} // A text may be long and has few characters.
 	for i, r := range characters {
 		if r == '\r' && i+1 < len(characters) && characters[i+1] == '\n' {
 			continue
 		}
-		symbol, ok := driver.RuneKey(r)
+		stroke, ok := found[r]
 		if !ok {
-			return nil, fmt.Errorf("character %+q at index %d: %w: no key stands for it", r, i, driver.ErrUnsupported)
-		}
-		stroke, ok := m.Stroke(symbol, state)
-		if !ok {
-			return nil, fmt.Errorf("character %q at index %d: %w by this keyboard map", r, i, driver.ErrUnsupported)
+			symbol, isKey := driver.RuneKey(r)
+			if stroke, ok = m.Stroke(symbol, state); !ok || !isKey {
+				return nil, fmt.Errorf("character %q at index %d: %w by this keyboard map", r, i, driver.ErrUnsupported)
+			}
+			found[r] = stroke
 		}
 		strokes = append(strokes, stroke)
 	}

@@ -86,7 +86,6 @@ static int take_fault(char *text, int size, int *request) {
 import "C"
 
 import (
-	"errors"
 	"fmt"
 	"image"
 	"sync/atomic"
@@ -215,19 +214,17 @@ func (s *Sink) fault() error {
 	return nil
 }
 
-// Sync waits on both connections. robotgo's own calls have been waited for; an error may be left of the last.
+// Sync waits for what XTEST sent. robotgo waits at each of its calls.
 func (s *Sink) Sync() error {
-	err := s.Sink.Sync()
 	s.pending = false
-	return errors.Join(s.fault(), err)
+	return s.Sink.Sync()
 }
 
 // Close closes robotgo's connection, and lets another Sink have it.
-func (s *Sink) Close() error {
+func (s *Sink) Close() {
 	robotgo.CloseMainDisplay()
 	C.close_display()
 	owned.Store(false)
-	return nil
 }
 
 // keyNames are the names under which robotgo presses the right key, all of them small: it adds Shift to a name

@@ -1,0 +1,204 @@
+//go:build linux && cgo
+
+package robot
+
+import (
+	"errors"
+	"image"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/go-vgo/robotgo"
+
+	"github.com/deskagent/deskagent/driver"
+	"github.com/deskagent/deskagent/driver/x11/internal/display"
+	"github.com/deskagent/deskagent/driver/x11/internal/keyboard"
+	"github.com/deskagent/deskagent/internal/witness"
+	"github.com/deskagent/deskagent/internal/xvfb"
+)
+
+type rig struct {
+	*Sink
+	server *xvfb.Server
+	window *witness.Window
+	conn   *display.Conn
+}
+
+func newRig(t *testing.T) rig {
+	t.Helper()
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	server := xvfb.ForTest(t, 640, 480)
+	window := witness.ForTest(t, server.Display())
+	conn, err := display.Open(server.Display())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	sink, err := New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sink.Close() })
+	return rig{sink.(*Sink), server, window, conn}
+}
+
+func (r rig) events(t *testing.T) string {
+	t.Helper()
+	if err := r.Sync(); err != nil {
+		t.Error(err)
+	}
+	events, err := r.window.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	for _, e := range events {
+		words = append(words, e.String())
+	}
+	return strings.Join(words, ", ")
+}
+
+// TestNames checks that robotgo presses, under each name that we give it, the key that is meant and no other.
+func TestNames(t *testing.T) {
+	r := newRig(t)
+	keys, err := keyboard.Read(r.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	symbols := []driver.Key{}
+	for c := driver.Key(' '); c <= '~'; c++ {
+		symbols = append(symbols, c)
+	}
+	for symbol := range keyNames {
+		symbols = append(symbols, symbol)
+	}
+	named := 0
+	for _, symbol := range symbols {
+		if _, ok := keyName(symbol); !ok {
+			continue
+		}
+		named++
+		stroke, ok := keys.Stroke(symbol, 0)
+		if !ok || stroke.Shift {
+			t.Errorf("%v: got %v, %v, want it on the keyboard without Shift", symbol, stroke, ok)
+			continue
+		}
+		for _, down := range []bool{true, false} {
+			if err := r.Key(stroke.Code, symbol, down); err != nil {
+				t.Errorf("%v: %v", symbol, err)
+			}
+			if r.pending {
+				t.Errorf("%v did not go through robotgo", symbol)
+			}
+		}
+		if got, want := r.events(t), "key "+symbol.String()+" down, key "+symbol.String()+" up"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if want := 26 + 10 + 10 + len(keyNames); named < want {
+		t.Errorf("%d keys go through robotgo, want %d", named, want)
+	}
+}
+
+// TestOrder checks that events keep their order when they take turns between the two connections.
+func TestOrder(t *testing.T) {
+	r := newRig(t)
+	keys, err := keyboard.Read(r.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	menu, _ := keys.Stroke(0xff67, 0) // by XTEST
+	a, _ := keys.Stroke('a', 0)       // by robotgo
+	var want []string
+	for range 50 {
+		for _, err := range []error{
+			r.Key(menu.Code, menu.Symbol, true), r.Key(a.Code, a.Symbol, true), r.Button(8, true), r.Button(1, true),
+			r.Button(8, false), r.Wheel(5, 1), r.Key(menu.Code, menu.Symbol, false), r.Button(1, false), r.Key(a.Code, a.Symbol, false),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := " " + image.Pt(320, 240).String()
+		want = append(want, "key Menu down", "key a down", "button 8 down"+at, "button 1 down"+at, "button 8 up"+at,
+			"button 5 down"+at, "button 5 up"+at, "key Menu up", "button 1 up"+at, "key a up")
+	}
+	if got, want := r.events(t), strings.Join(want, ", "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestXError checks that an X error, with which robotgo would end the process, is an error of Go, on both ways
+// into the server.
+func TestXError(t *testing.T) {
+	r := newRig(t)
+	err := r.robotgo(func() error { return robotgo.KeyToggle("f13", "down") })
+	if err == nil || !strings.Contains(err.Error(), "BadValue") {
+		t.Errorf("got %v from robotgo, want BadValue", err)
+	}
+	const noSuchKey = 1
+	if err := r.Key(noSuchKey, 0, true); err != nil {
+		t.Error(err)
+	}
+	if err := r.Sync(); err == nil || !strings.Contains(err.Error(), "BadValue") {
+		t.Errorf("got %v from XTEST, want BadValue", err)
+	}
+	if err := r.Move(image.Pt(3, 4)); err != nil {
+		t.Error(err)
+	}
+	if got, want := r.events(t), "motion (3,4)"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestOwner checks that there is one sink at a time, and that the next one has a display of its own.
+func TestOwner(t *testing.T) {
+	r := newRig(t)
+	if _, err := New(r.conn); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("got %v, want a second sink refused", err)
+	}
+	r.Close()
+	next := newRig(t)
+	if err := next.Move(image.Pt(5, 6)); err != nil {
+		t.Error(err)
+	}
+	if got, want := next.events(t), "motion (5,6)"; got != want {
+		t.Errorf("got %s on the next display, want %s", got, want)
+	}
+}
+
+// TestWrongDisplay checks that robotgo's search for another display, when ours has gone, does not go unnoticed.
+func TestWrongDisplay(t *testing.T) {
+	other := xvfb.ForTest(t, 640, 480)
+	t.Setenv("DISPLAY", other.Display())
+	server := xvfb.ForTest(t, 640, 480)
+	conn, err := display.Open(server.Display())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	gone := *conn
+	gone.Name = ":12345"
+	if sink, err := New(&gone); !errors.Is(err, driver.ErrNoDisplay) {
+		t.Errorf("got %v, %v, want no display", sink, err)
+	}
+	newRig(t) // Nothing of it is left in the way.
+}
+
+// TestLost checks that the end of the server is an error on every later call, with no call into Xlib.
+func TestLost(t *testing.T) {
+	r := newRig(t)
+	if err := r.Move(image.Pt(1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	r.server.Kill()
+	for name, err := range map[string]error{
+		"move": r.Move(image.Pt(2, 2)), "button": r.Button(1, true), "wheel": r.Wheel(4, 3), "key": r.Key(38, 'a', true), "sync": r.Sync(),
+	} {
+		if name != "key" && !errors.Is(err, driver.ErrDisplayLost) { // The key goes to XTEST then, and sync tells.
+			t.Errorf("%s: got %v, want the display lost", name, err)
+		}
+	}
+}
