@@ -214,12 +214,11 @@ func (c *conversation) takeInput() (err error) {
 func (c *conversation) send(ctx context.Context, step int64, options []option.RequestOption) (*responses.Response, error) {
 	body := maps.Clone(c.body)
 	body["input"] = encode(append([]json.RawMessage{}, c.input...)) // an empty history is [], not null
-	options = slices.Clone(options)
 	if step > 1 {
 		if choice := body["tool_choice"]; choice != nil {
 			body["tool_choice"] = released(choice)
 		}
-		options = append(options, option.WithMiddleware(freshKey()))
+		options = append(slices.Clip(options), option.WithMiddleware(freshKey()))
 	}
 	return c.client.Responses.New(ctx, param.Override[responses.ResponseNewParams](encode(body)), options...)
 }

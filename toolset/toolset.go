@@ -249,25 +249,23 @@ func (t *Toolset) scale(ctx context.Context, c *computerCall) error {
 	if err := cancelled(ctx); err != nil {
 		return err
 	}
-	if !c.hasPoints() {
+	unseen := t.seen == scaling.Mapping{}
+	switch {
+	case !c.hasPoints():
 		return nil
-	}
-	plain := t.opts.View == scaling.View{}
-	m := t.seen
-	if m == (scaling.Mapping{}) && !plain {
-		var err error
-		m, err = t.expected(ctx)
+	case t.opts.View == scaling.View{} && (unseen || t.seen.Identity()):
+		return nil // the picture is the screen, and its bounds are the driver's business
+	case unseen:
+		m, err := t.expected(ctx)
 		if stopped := cancelled(ctx); stopped != nil {
 			return stopped
 		}
 		if err != nil {
 			return fail(ReasonDriverFailed, "computer call %q names points before any picture was shown: %w", c.id, err)
 		}
+		t.seen = m
 	}
-	if plain && (m == scaling.Mapping{} || m.Identity()) {
-		return nil
-	}
-	if err := c.scale(m); err != nil {
+	if err := c.scale(t.seen); err != nil {
 		return fail(ReasonInvalidCall, "computer call %q: %w", c.id, err)
 	}
 	return nil
