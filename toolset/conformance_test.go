@@ -28,12 +28,16 @@ import (
 	"github.com/deskagent/deskagent/toolset"
 )
 
-// vectorsPath finds the conformance vectors: $DESKAGENT_VECTORS, or those that lie next to the project.
+// vectorsPath finds the conformance vectors: $DESKAGENT_VECTORS, or those that lie next to the project. Relative
+// paths start at the project's root.
 func vectorsPath(t *testing.T) string {
-	if path := os.Getenv("DESKAGENT_VECTORS"); path != "" {
+	const root = ".."
+	if path := os.Getenv("DESKAGENT_VECTORS"); filepath.IsAbs(path) {
 		return path
+	} else if path != "" {
+		return filepath.Join(root, path)
 	}
-	path := filepath.Join("..", "..", "shared", "conformance", "computer_toolset.json") // from the project's root: ../shared
+	path := filepath.Join(root, "..", "shared", "conformance", "computer_toolset.json")
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("no conformance vectors: DESKAGENT_VECTORS is not set and %v", err)
 	}
