@@ -72,9 +72,15 @@ func Ask(ctx context.Context, a Approver, r Request) (d Decision, err error) {
 		return Deny, nil
 	}
 	defer func() {
-		if p := recover(); p != nil {
-			d, err = Deny, fmt.Errorf("asking about call %q: the approver panicked: %v", r.CallID, p)
+		switch p := recover().(type) {
+		case nil:
+			return
+		case error:
+			err = p
+		default:
+			err = fmt.Errorf("%v", p)
 		}
+		d, err = Deny, fmt.Errorf("asking about call %q: the approver panicked: %w", r.CallID, err)
 	}()
 	d, err = a.Approve(ctx, r.clone())
 	if err == nil {

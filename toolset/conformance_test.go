@@ -2,6 +2,7 @@ package toolset_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -28,20 +29,14 @@ import (
 	"github.com/deskagent/deskagent/toolset"
 )
 
-// vectorsPath finds the conformance vectors: $DESKAGENT_VECTORS, or those that lie next to the project. Relative
-// paths start at the project's root.
-func vectorsPath(t *testing.T) string {
-	const root = ".."
-	if path := os.Getenv("DESKAGENT_VECTORS"); filepath.IsAbs(path) {
+// vectorsPath finds the conformance vectors: $DESKAGENT_VECTORS, or the project's own copy. Relative paths start at
+// the project's root.
+func vectorsPath() string {
+	path := cmp.Or(os.Getenv("DESKAGENT_VECTORS"), filepath.Join("testdata", "conformance", "computer_toolset.json"))
+	if filepath.IsAbs(path) {
 		return path
-	} else if path != "" {
-		return filepath.Join(root, path)
 	}
-	path := filepath.Join(root, "..", "shared", "conformance", "computer_toolset.json")
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no conformance vectors: DESKAGENT_VECTORS is not set and %v", err)
-	}
-	return path
+	return filepath.Join("..", path)
 }
 
 // inexpressible lists what a dynamically typed caller can do and a Go caller cannot. Only cases tagged
@@ -479,7 +474,7 @@ func (t *theatre) Screenshot(ctx context.Context) (*driver.Frame, error) {
 }
 
 func TestConformance(t *testing.T) {
-	data, err := os.ReadFile(vectorsPath(t))
+	data, err := os.ReadFile(vectorsPath())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,11 +45,8 @@ func (g gate) approveAction(ctx context.Context, c *computerCall, s step) error 
 		return nil
 	}
 	return g.stage(ctx, c, StageApproval, s.action.Kind(), func() (Reason, error) {
-		q := approve.Request{CallID: c.id, Call: c.view(), Action: driver.Clone(s.action)}
-		if s.shown != nil {
-			q.Shown = driver.Clone(s.shown)
-		}
-		return ask(ctx, g.policy.Actions, ReasonActionDeclined, q)
+		return ask(ctx, g.policy.Actions, ReasonActionDeclined,
+			approve.Request{CallID: c.id, Call: c.view(), Action: s.action, Shown: s.shown})
 	})
 }
 
@@ -58,11 +55,7 @@ func ask(ctx context.Context, a approve.Approver, no Reason, q approve.Request) 
 	if a == nil {
 		return no, fmt.Errorf("%w: there is nobody to ask", approve.ErrDenied)
 	}
-	var answer approve.Decision
-	err := guard(func() (err error) {
-		answer, err = a.Approve(ctx, q)
-		return err
-	})
+	answer, err := approve.Ask(ctx, a, q)
 	switch {
 	case err != nil:
 		return ReasonPolicyFailed, fmt.Errorf("%w: %w", approve.ErrDenied, err)
