@@ -90,8 +90,8 @@ func TestDragMotion(t *testing.T) {
 // it at the same place is too old to make it three.
 func TestDoubleClickTime(t *testing.T) {
 	eachSink(t, func(t *testing.T, sink x11.Sink) {
-		const limit = 300 * time.Millisecond
-		d := newDesktop(t, x11.Options{Sink: sink, DoubleClickTime: limit})
+		const limit, apart = 300 * time.Millisecond, 40 * time.Millisecond
+		d := newDesktop(t, x11.Options{Sink: sink, DoubleClickTime: limit, DoubleClickGap: apart})
 		one, two := driver.Click{X: 9, Y: 9, Button: driver.ButtonLeft}, driver.DoubleClick{X: 11, Y: 9}
 		for _, a := range []driver.Action{one, two, one} {
 			if _, err := driver.Do(t.Context(), d, a); err != nil {
@@ -108,7 +108,7 @@ func TestDoubleClickTime(t *testing.T) {
 			t.Fatalf("got %d presses, want 4", len(presses))
 		}
 		for i, wantNear := range []bool{false, true, false} {
-			if gap := presses[i+1] - presses[i]; gap < limit != wantNear {
+			if gap := presses[i+1] - presses[i]; gap < limit != wantNear || gap < apart {
 				t.Errorf("got %v between presses %d and %d, limit is %v", gap, i, i+1, limit)
 			}
 		}
