@@ -159,15 +159,6 @@ func (m Mark) Columns() []Column {
 // frame is the number of columns without text: Start, kind, lamp and End.
 const frame = 4
 
-// LengthColumn is the index of the column that holds the number of text columns, in a mark with text.
-const LengthColumn = 3
-
-// Width returns the number of columns of a mark with text from its [LengthColumn], and false when that is none.
-func Width(length Column) (int, bool) {
-	n, ok := number(length)
-	return frame + n + 2, ok && n > 0
-}
-
 // Decode reads the mark that was painted as columns. It returns false when they are not exactly those of a mark,
 // give or take a slight change of each colour.
 func Decode(columns []Column) (Mark, bool) {
@@ -183,10 +174,11 @@ func Decode(columns []Column) (Mark, bool) {
 	if len(columns) == frame {
 		return m, true
 	}
-	if width, ok := Width(columns[LengthColumn]); !ok || width != len(columns) {
+	length, text, check := columns[frame-1], columns[frame:max(frame, len(columns)-2)], columns[len(columns)-2]
+	if n, ok := number(length); !ok || n == 0 || n != len(text) {
 		return Mark{}, false
 	}
-	m.Text, ok = decodeText(columns[LengthColumn+1:len(columns)-2], columns[len(columns)-2])
+	m.Text, ok = decodeText(text, check)
 	return m, ok
 }
 

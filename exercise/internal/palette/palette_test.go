@@ -26,13 +26,6 @@ func TestRoundTrip(t *testing.T) {
 		if !ok || got != want {
 			t.Errorf("got %+v, %v, want %+v", got, ok, want)
 		}
-		if want.Text == "" {
-			continue
-		}
-		columns := want.Columns()
-		if got, ok := palette.Width(columns[palette.LengthColumn]); !ok || got != len(columns) {
-			t.Errorf("%+v: got a width of %d, %v, want %d", want, got, ok, len(columns))
-		}
 	}
 }
 
