@@ -236,6 +236,9 @@ func (d *Driver) open() (_ *desk, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.closing.Err(); err != nil {
+		return nil, err // Nobody waits any more, and robotgo is for one driver at a time.
+	}
 	d.sink = d.opts.Sink
 	var sink event.Sink
 	if d.sink != SinkXTEST {

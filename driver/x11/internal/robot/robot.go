@@ -13,6 +13,7 @@ package robot
 /*
 #cgo LDFLAGS: -lX11
 #include <X11/Xlib.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,30 +30,39 @@ static XIOErrorHandler outer_io_error;
 static int lost;
 static XErrorEvent fault;
 
+// Where to go when the server goes away while this thread is opening a display.
+static _Thread_local jmp_buf *opening;
+
 static int on_error(Display *d, XErrorEvent *e) {
-	if (d != display) return outer_error(d, e);
+	if (d != display && opening == NULL) return outer_error(d, e);
 	if (fault.error_code == 0) fault = *e;
 	return 0;
 }
 
 static int on_io_error(Display *d) {
+	if (opening != NULL) longjmp(*opening, 1);
 	if (d != display) return outer_io_error(d);
 	lost = 1;
 	return 0;
 }
 
-// Xlib exits when this returns by its default; returning from ours makes its calls fail instead.
+// Xlib exits the process after an I/O error unless there is a handler for that too; then its calls fail. It belongs
+// to a display, so while that is being opened the only way out is a jump, which gives up the memory of the attempt.
 static void on_io_error_exit(Display *d, void *data) {}
 
 static int open_display(const char *name) {
+	jmp_buf broken;
 	lost = 0;
+	display = NULL;
 	memset(&fault, 0, sizeof fault);
-	display = XGetMainDisplay();
-	if (display == NULL || strcmp(DisplayString(display), name) != 0) return 0;
 	outer_error = XSetErrorHandler(on_error);
 	outer_io_error = XSetIOErrorHandler(on_io_error);
+	opening = &broken;
+	if (setjmp(broken) == 0) display = XGetMainDisplay();
+	opening = NULL;
+	if (display == NULL) return 0;
 	XSetIOErrorExitHandler(display, on_io_error_exit, NULL);
-	return 1;
+	return strcmp(DisplayString(display), name) == 0;
 }
 
 // close_display comes after robotgo has closed its connection, which may still meet an error.
@@ -123,12 +133,12 @@ func New(conn *display.Conn) (event.Sink, error) {
 	robotgo.SetXDisplayName(conn.Name)
 	name := C.CString(conn.Name)
 	defer C.free(unsafe.Pointer(name))
+	s := &Sink{Sink: under}
 	if C.open_display(name) == 0 {
-		robotgo.CloseMainDisplay()
-		owned.Store(false)
+		s.Close()
 		return nil, fmt.Errorf("robotgo: %w", driver.ErrNoDisplay)
 	}
-	return &Sink{Sink: under}, nil
+	return s, nil
 }
 
 // Move warps the pointer.

@@ -4,7 +4,10 @@ package robot
 
 import (
 	"errors"
+	"fmt"
 	"image"
+	"io"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -185,6 +188,55 @@ func TestWrongDisplay(t *testing.T) {
 		t.Errorf("got %v, %v, want no display", sink, err)
 	}
 	newRig(t) // Nothing of it is left in the way.
+}
+
+// TestLostWhileOpening checks that a server that goes away while Xlib is shaking hands with it is an error too.
+func TestLostWhileOpening(t *testing.T) {
+	server := xvfb.ForTest(t, 640, 480)
+	conn, err := display.Open(server.Display())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	t.Setenv("DISPLAY", "") // Xlib goes on there, and to :0.0, where there may be a server.
+	gone := *conn
+	// The first bytes are the setup; Xlib asks for more afterwards.
+	for _, size := range []int64{1, int64(len(conn.X.SetupBytes)), int64(len(conn.X.SetupBytes)) + 40} {
+		gone.Name = cutOff(t, server, size)
+		if sink, err := New(&gone); !errors.Is(err, driver.ErrNoDisplay) {
+			t.Errorf("cut off after %d bytes: got %v, %v, want no display", size, sink, err)
+		}
+	}
+	newRig(t) // Nothing of it is left in the way.
+}
+
+// cutOff names a display that is the server's for so many bytes, and then gone.
+func cutOff(t *testing.T, server *xvfb.Server, size int64) string {
+	t.Helper()
+	const port = 6000 // of display 0
+	var listener net.Listener
+	number := 100
+	for ; listener == nil; number++ {
+		listener, _ = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+number+1))
+	}
+	done := make(chan struct{})
+	t.Cleanup(func() { listener.Close(); <-done })
+	go func() {
+		defer close(done)
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer client.Close()
+		x, err := net.Dial("unix", "/tmp/.X11-unix/X"+strings.TrimPrefix(server.Display(), ":"))
+		if err != nil {
+			return
+		}
+		defer x.Close()
+		go io.Copy(x, client)
+		io.CopyN(client, x, size)
+	}()
+	return fmt.Sprintf("127.0.0.1:%d", number)
 }
 
 // TestLost checks that the end of the server is an error on every later call, with no call into Xlib.
