@@ -1,0 +1,302 @@
+package model
+
+import (
+	"fmt"
+	"image"
+	"slices"
+	"strings"
+
+	"github.com/deskagent/deskagent/exercise/internal/palette"
+)
+
+// An action is a computer action in the API's form.
+type action map[string]any
+
+func click(button string, at image.Point, keys ...string) action {
+	a := action{"type": "click", "button": button, "x": at.X, "y": at.Y}
+	if len(keys) > 0 {
+		a["keys"] = keys
+	}
+	return a
+}
+
+func doubleClick(at image.Point) action {
+	return action{"type": "double_click", "x": at.X, "y": at.Y, "keys": nil}
+}
+
+func drag(path ...image.Point) action {
+	points := make([]map[string]int, len(path))
+	for i, p := range path {
+		points[i] = map[string]int{"x": p.X, "y": p.Y}
+	}
+	return action{"type": "drag", "path": points}
+}
+
+func move(at image.Point) action { return action{"type": "move", "x": at.X, "y": at.Y} }
+
+func scroll(at, by image.Point) action {
+	return action{"type": "scroll", "x": at.X, "y": at.Y, "scroll_x": by.X, "scroll_y": by.Y}
+}
+
+func keypress(keys ...string) action { return action{"type": "keypress", "keys": keys} }
+
+func typeText(text string) action { return action{"type": "type", "text": text} }
+
+func wait() action       { return action{"type": "wait"} }
+func screenshot() action { return action{"type": "screenshot"} }
+
+// A turn is what the model says after a look at the screen: a batch of actions, or a final message.
+type turn struct {
+	actions []action
+	risky   bool   // the actions need the user's consent
+	message string // final when there are no actions
+}
+
+const (
+	maxTries     = 3  // at one task before giving up
+	maxTasks     = 4  // begun in one turn
+	maxReversals = 6  // of the direction of scrolling
+	maxWaits     = 10 // in a row
+)
+
+// A mind is what the model remembers between looks.
+type mind struct {
+	tasks  map[palette.Kind]*memory
+	menu   string // the item to choose once the menu shows
+	looked int    // pictures looked at in a row with nothing to be done
+}
+
+// A memory is about one task.
+type memory struct {
+	tries int
+	// pending counts the pictures to come in which the last try may not show yet.
+	pending int
+	scroll  scrolling
+}
+
+// scrolling remembers how far the search in a list or gallery has come.
+type scrolling struct {
+	items     string // that showed last time
+	same      int    // pictures in a row with these items
+	back      bool   // scroll up or left
+	reversals int
+	begun     bool
+}
+
+func newMind() *mind { return &mind{tasks: map[palette.Kind]*memory{}} }
+
+// decide returns the next turn after a look at the marks on the screen.
+func (m *mind) decide(seen []sighting) turn {
+	if len(seen) == 0 {
+		return m.lookAgain("I see no marks on the screen.")
+	}
+	if i := slices.IndexFunc(seen, is(palette.Save)); i >= 0 && seen[i].Lamp == palette.Done {
+		return turn{message: "Everything is done and saved."}
+	}
+	if slices.ContainsFunc(seen, is(palette.MenuItem)) {
+		return m.choose(seen)
+	}
+	if menu := m.tasks[palette.Context]; menu != nil && menu.pending > 0 && slices.ContainsFunc(seen, func(s sighting) bool {
+		return s.Kind == palette.Context && s.Lamp == palette.Todo
+	}) {
+		menu.pending--
+		return m.lookAgain("I give up: no menu opens.") // nothing else is safe to do while it may open
+	}
+	var t turn
+	begun, waiting, open := 0, false, false
+	for _, s := range seen {
+		if s.Kind == palette.ListItem || s.Kind == palette.GalleryItem || s.Kind == palette.SliderGoal || s.Kind == palette.Save {
+			continue
+		}
+		switch {
+		case s.Lamp == palette.Done:
+			delete(m.tasks, s.Kind)
+			continue
+		case s.Lamp == palette.Busy:
+			open, waiting = true, true
+			continue
+		}
+		open = true
+		if begun == maxTasks {
+			continue
+		}
+		memory := m.remember(s.Kind)
+		if memory.pending > 0 {
+			memory.pending--
+			continue
+		}
+		actions, stuck := m.attempt(s, memory, seen)
+		if stuck {
+			return turn{message: fmt.Sprintf("I give up: the %v at %v is stuck, nothing I did changed it.", s.Kind, s.at)}
+		}
+		if len(actions) > 0 {
+			t.actions = append(t.actions, actions...)
+			begun++
+		}
+		if s.Kind == palette.Context {
+			break // the menu is going to be in the way
+		}
+	}
+	switch {
+	case len(t.actions) > 0:
+		m.looked = 0
+		return t
+	case waiting && m.looked < maxWaits:
+		m.looked++
+		return turn{actions: []action{wait()}}
+	case open:
+		return m.lookAgain("I give up: the screen does not change any more.")
+	}
+	return m.save(seen)
+}
+
+func is(kind palette.Kind) func(sighting) bool {
+	return func(s sighting) bool { return s.Kind == kind }
+}
+
+func (m *mind) remember(kind palette.Kind) *memory {
+	if m.tasks[kind] == nil {
+		m.tasks[kind] = &memory{}
+	}
+	return m.tasks[kind]
+}
+
+// lookAgain takes another picture, at once at first and then after a wait, and says why it gives up after that: the
+// screen may be older than what was done last.
+func (m *mind) lookAgain(message string) turn {
+	m.looked++
+	switch m.looked {
+	case 1:
+		return turn{actions: []action{screenshot()}}
+	case 2, 3:
+		return turn{actions: []action{wait()}}
+	}
+	return turn{message: message}
+}
+
+// try counts a try at a task; it reports false when there have been enough.
+func (memory *memory) try() bool {
+	memory.tries++
+	memory.pending = 2
+	return memory.tries <= maxTries
+}
+
+// attempt returns what to do about one mark.
+func (m *mind) attempt(s sighting, memory *memory, seen []sighting) (actions []action, stuck bool) {
+	switch s.Kind {
+	case palette.List:
+		return memory.find(s, palette.ListItem, image.Pt(0, 1), seen)
+	case palette.Gallery:
+		return memory.find(s, palette.GalleryItem, image.Pt(1, 0), seen)
+	}
+	if !memory.try() {
+		return nil, true
+	}
+	switch s.Kind {
+	case palette.TextField, palette.TextArea:
+		// What may be there already is wrong.
+		actions = []action{click("left", s.at), keypress("CTRL", "A"), typeText(s.Text)}
+	case palette.CheckBox:
+		actions = []action{click("left", s.at)}
+	case palette.File:
+		actions = []action{doubleClick(s.at)}
+	case palette.Slider:
+		if i := slices.IndexFunc(seen, is(palette.SliderGoal)); i >= 0 {
+			way := seen[i].at.X - s.at.X
+			actions = []action{drag(s.at, s.at.Add(image.Pt(way/3, 0)), s.at.Add(image.Pt(way*2/3, 0)), s.at.Add(image.Pt(way, 0)))}
+		}
+	case palette.Hover:
+		actions = []action{move(s.at)}
+	case palette.Context:
+		m.menu = s.Text
+		actions = []action{click("right", s.at)}
+	case palette.PadWheel:
+		actions = []action{click("wheel", s.at)}
+	case palette.PadBack:
+		actions = []action{click("back", s.at)}
+	case palette.PadForward:
+		actions = []action{click("forward", s.at)}
+	case palette.HeldClick:
+		key := map[string]string{"S": "SHIFT", "C": "CTRL"}[s.Text]
+		actions = []action{click("left", s.at, key)}
+	case palette.Chord:
+		// The click brings the window the keyboard.
+		actions = []action{click("left", s.at), keypress("CTRL", "SHIFT", s.Text)}
+	case palette.Slow:
+		actions = []action{click("left", s.at), wait()}
+	}
+	return actions, false
+}
+
+// find clicks the item with the text of the list or gallery, or scrolls on until it shows. When what shows stays
+// the same, the end is reached and the search goes on the other way, in smaller steps.
+func (memory *memory) find(list sighting, kind palette.Kind, axis image.Point, seen []sighting) (actions []action, stuck bool) {
+	var items []string
+	var extent image.Rectangle
+	for _, s := range seen {
+		if s.Kind != kind {
+			continue
+		}
+		if s.Text == list.Text {
+			if !memory.try() {
+				return nil, true
+			}
+			return []action{click("left", s.at)}, false
+		}
+		items = append(items, s.Text)
+		extent = extent.Union(image.Rectangle{Min: s.at, Max: s.at.Add(s.size)})
+	}
+	sc := &memory.scroll
+	if showing := strings.Join(items, " "); !sc.begun || showing != sc.items {
+		sc.items, sc.same, sc.begun = showing, 0, true
+	} else if sc.same++; sc.same == 1 {
+		return nil, false // the picture may be older than the scrolling
+	} else {
+		sc.same = 0
+		sc.back = !sc.back
+		sc.reversals++
+	}
+	if sc.reversals > maxReversals || extent.Empty() {
+		return nil, true
+	}
+	// Most of what shows, so that nothing is passed over; less after each time both ends have been reached.
+	by := image.Pt(extent.Dx()*axis.X, extent.Dy()*axis.Y).Mul(3).Div(4 << (sc.reversals / 2))
+	if sc.back {
+		by = image.Point{}.Sub(by)
+	}
+	return []action{scroll(list.at, by)}, false
+}
+
+// choose clicks the wanted item of the menu that shows.
+func (m *mind) choose(seen []sighting) turn {
+	i := slices.IndexFunc(seen, func(s sighting) bool { return s.Kind == palette.MenuItem && s.Text == m.menu })
+	memory := m.remember(palette.MenuItem)
+	switch {
+	case i < 0:
+		return m.lookAgain(fmt.Sprintf("I give up: the menu has no item %q.", m.menu))
+	case memory.pending > 0:
+		memory.pending--
+		return m.lookAgain("I give up: the menu stays open.")
+	case !memory.try():
+		return turn{message: fmt.Sprintf("I give up: the menu item at %v is stuck.", seen[i].at)}
+	}
+	m.looked = 0
+	return turn{actions: []action{click("left", seen[i].at)}}
+}
+
+// save clicks the save button; whether to go on is for the user to say.
+func (m *mind) save(seen []sighting) turn {
+	i := slices.IndexFunc(seen, is(palette.Save))
+	memory := m.remember(palette.Save)
+	switch {
+	case i < 0:
+		return m.lookAgain("I give up: there is no save button.")
+	case memory.pending > 0:
+		memory.pending--
+		return m.lookAgain("I give up: the save button does not say that it has saved.")
+	case !memory.try():
+		return turn{message: fmt.Sprintf("I give up: the save button at %v is stuck.", seen[i].at)}
+	}
+	m.looked = 0
+	return turn{actions: []action{click("left", seen[i].at)}, risky: true}
+}
