@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -172,11 +173,45 @@ func (c *command) open(ctx context.Context) (*x11.Driver, error) {
 	return x11.Open(ctx, &x11.Options{Display: name, Logger: c.logger()})
 }
 
+// show says what the actions are, and what the display would be sent. Without a display there is nothing to check
+// them against, and only the first is said.
 func (c *act) show(ctx context.Context, actions []driver.Action) error {
-	for _, a := range actions {
+	d, err := c.openDry(ctx)
+	if errors.Is(err, driver.ErrNoDisplay) {
+		fmt.Fprintln(c.err, "deskagent: not checked against a display:", oneLine(err.Error()))
+	} else if err != nil {
+		return err
+	} else {
+		defer d.Close()
+	}
+	for i, a := range actions {
 		for _, line := range approve.Describe(approve.Request{Action: a}) {
 			fmt.Fprintln(c.out, line)
 		}
+		if d == nil || a.Kind() == driver.KindScreenshot {
+			continue
+		}
+		if _, err := driver.Do(ctx, d, a); err != nil {
+			return fmt.Errorf("action %d of %d: %w", i+1, len(actions), err)
+		}
 	}
 	return nil
+}
+
+func (c *act) openDry(ctx context.Context) (*x11.Driver, error) {
+	name, err := c.displayName()
+	if err != nil {
+		return nil, err
+	}
+	return x11.Open(ctx, &x11.Options{Display: name, DryRun: indented{c.out}, Logger: c.logger()})
+}
+
+// indented writes each line, which comes in one piece, further in.
+type indented struct{ io.Writer }
+
+func (w indented) Write(line []byte) (int, error) {
+	if _, err := io.WriteString(w.Writer, "    "); err != nil {
+		return 0, err
+	}
+	return w.Writer.Write(line)
 }

@@ -303,3 +303,57 @@ func TestResize(t *testing.T) {
 		}
 	})
 }
+
+// TestServerStartsAnew connects to a server that starts anew whenever its last client has gone, which most do.
+func TestServerStartsAnew(t *testing.T) {
+	server := xvfb.ForTest(t, 320, 200, "-reset")
+	for range 20 {
+		d, err := x11.Open(t.Context(), &x11.Options{Display: server.Display()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Move(t.Context(), driver.Move{X: 1, Y: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDryRun writes what would be sent, and sends nothing.
+func TestDryRun(t *testing.T) {
+	server := xvfb.ForTest(t, 320, 200)
+	window := witness.ForTest(t, server.Display())
+	var lines strings.Builder
+	d, err := x11.Open(t.Context(), &x11.Options{Display: server.Display(), DryRun: &lines})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for _, a := range []driver.Action{
+		driver.DoubleClick{X: 5, Y: 6}, driver.Scroll{X: 5, Y: 6, ScrollY: 240}, driver.Keypress{Keys: []string{"CTRL", "C"}}, driver.Wait{},
+	} {
+		if _, err := driver.Do(t.Context(), d, a); err != nil {
+			t.Errorf("%T: %v", a, err)
+		}
+	}
+	want := `pointer to (5,6)
+button 1 down
+button 1 up
+button 1 down
+button 1 up
+pointer to (5,6)
+button 5 down and up, 2 times
+key Control_L down (keycode 37)
+key c down (keycode 54)
+key c up (keycode 54)
+key Control_L up (keycode 37)
+`
+	if got := lines.String(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if events, err := window.Events(); err != nil || len(events) > 0 {
+		t.Errorf("the window got %v, %v", events, err)
+	}
+}

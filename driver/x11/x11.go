@@ -40,6 +40,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"io"
 	"log/slog"
 	"runtime"
 	"time"
@@ -87,6 +88,9 @@ type Options struct {
 	// Sink and Capture choose how events get in and pictures get out.
 	Sink    Sink
 	Capture Capture
+	// DryRun, unless nil, is written a line for each event, and the server gets none. Actions are checked against the
+	// display as ever, and pauses are left out. Sink is not looked at.
+	DryRun io.Writer
 	// Logger is told each action and its duration, at debug level; what was typed is not. Nil discards.
 	Logger *slog.Logger
 
@@ -239,8 +243,19 @@ func (d *Driver) open() (_ *desk, err error) {
 	if err := d.closing.Err(); err != nil {
 		return nil, err // Nobody waits any more, and robotgo is for one driver at a time.
 	}
+	sink, err := d.openSink(conn)
+	if err != nil {
+		return nil, err
+	}
+	return &desk{opts: &d.opts, conn: conn, keys: keys, grabber: grabber, hands: hands{sink: sink}}, nil
+}
+
+// openSink opens the sink that the options ask for, and notes which one it is.
+func (d *Driver) openSink(conn *display.Conn) (sink event.Sink, err error) {
+	if d.opts.DryRun != nil {
+		return event.Printer{W: d.opts.DryRun}, nil
+	}
 	d.sink = d.opts.Sink
-	var sink event.Sink
 	if d.sink != SinkXTEST {
 		sink, err = robot.New(conn)
 		d.sink = SinkRobotgo
@@ -249,13 +264,10 @@ func (d *Driver) open() (_ *desk, err error) {
 		sink, err = xtest.New(conn)
 		d.sink = SinkXTEST
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &desk{opts: &d.opts, conn: conn, keys: keys, grabber: grabber, hands: hands{sink: sink}}, nil
+	return sink, err
 }
 
-// Sink tells which sink the driver uses.
+// Sink tells which sink the driver uses, SinkRobotgo or SinkXTEST; neither in a dry run.
 func (d *Driver) Sink() Sink { return d.sink }
 
 // Close cuts short an action that is running, releases what is down and frees everything. When it returns, nothing

@@ -129,9 +129,9 @@ type TB interface {
 }
 
 // ForTest starts a display for a test and ends it after the test. The test is skipped where Xvfb is missing.
-func ForTest(t TB, width, height int) *Server {
+func ForTest(t TB, width, height int, args ...string) *Server {
 	t.Helper()
-	s, err := Start(context.Background(), &Options{Width: width, Height: height})
+	s, err := Start(context.Background(), &Options{Width: width, Height: height, Args: args})
 	if errors.Is(err, ErrMissing) {
 		t.Skip("needs Xvfb")
 	}

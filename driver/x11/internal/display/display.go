@@ -11,6 +11,7 @@ import (
 	"io"
 	"log"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jezek/xgb"
@@ -45,7 +46,7 @@ func Open(name string) (*Conn, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%w: no display name given", driver.ErrNoDisplay)
 	}
-	x, err := xgb.NewConnDisplay(name)
+	x, err := connect(name)
 	if err != nil {
 		// The server's own words may be in it, with line ends.
 		return nil, fmt.Errorf("%w: %s", driver.ErrNoDisplay, strings.Join(strings.Fields(err.Error()), " "))
@@ -57,6 +58,19 @@ func Open(name string) (*Conn, error) {
 	}
 	c.Screen = c.Setup.DefaultScreen(x)
 	return c, nil
+}
+
+// connect connects to a server, which may be about to start anew: by default an X server does when its last client
+// goes, and drops who comes at that moment.
+func connect(name string) (*xgb.Conn, error) {
+	const patience, interval = time.Second, 10 * time.Millisecond
+	for deadline := time.Now().Add(patience); ; time.Sleep(interval) {
+		x, err := xgb.NewConnDisplay(name)
+		dropped := errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if !dropped || time.Now().After(deadline) {
+			return x, err
+		}
+	}
 }
 
 // Close ends the connection and waits until its goroutines have ended. A server that is alive but does not answer

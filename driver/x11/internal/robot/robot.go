@@ -155,7 +155,7 @@ func (s *Sink) Button(number byte, down bool) error {
 		s.pending = true
 		return s.Sink.Button(number, down)
 	}
-	return s.robotgo(func() error { return robotgo.Toggle(name, direction(down)) })
+	return s.robotgo(func() error { return robotgo.Toggle(name, event.Direction(down)) })
 }
 
 // Wheel scrolls. robotgo counts up and left as positive.
@@ -183,14 +183,7 @@ func (s *Sink) Key(code xproto.Keycode, symbol driver.Key, down bool) error {
 		s.pending = true
 		return s.Sink.Key(code, symbol, down)
 	}
-	return s.robotgo(func() error { return robotgo.KeyToggle(name, direction(down)) })
-}
-
-func direction(down bool) string {
-	if down {
-		return "down"
-	}
-	return "up"
+	return s.robotgo(func() error { return robotgo.KeyToggle(name, event.Direction(down)) })
 }
 
 // robotgo makes one call of robotgo, after all that XTEST was to send before it.
