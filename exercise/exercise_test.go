@@ -41,6 +41,18 @@ func run(t *testing.T, opts *Options) *Report {
 	return report
 }
 
+// half shows the window alone, at half its size: the smaller the pictures, the sooner it is done.
+var half = scaling.View{Size: app.Size.Div(2)}
+
+// quick is an exercise on a display that the window fills.
+func quick(o Options) *Options {
+	o.View, o.Sink = half, x11.SinkXTEST
+	if o.Display == "" {
+		o.Width, o.Height = app.Size.X, app.Size.Y
+	}
+	return &o
+}
+
 // TestRun is the exercise at the three sizes that it has to pass at, and where it is easy to go wrong: with the
 // window in a corner (row M8 of the field cases), with a picture of uneven scale (X1) and a crop (X7), on both sinks.
 func TestRun(t *testing.T) {
@@ -59,6 +71,9 @@ func TestRun(t *testing.T) {
 			View: scaling.View{Crop: image.Rect(501, 403, 2101, 1403), Size: image.Pt(801, 500)}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if race && test.opts.Seed != 1 {
+				t.Skip("takes too long with the race detector, and finds no more than the others")
+			}
 			report := run(t, &test.opts)
 			t.Log(report)
 			if !report.Pass || report.Reason != "" {
@@ -89,7 +104,7 @@ func TestOut(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "step-99.png"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	report := run(t, &Options{Seed: 7, Out: dir, Sink: x11.SinkXTEST})
+	report := run(t, quick(Options{Seed: 7, Out: dir}))
 	var want []string
 	for step := 1; step <= report.Steps; step++ {
 		want = append(want, fmt.Sprintf("step-%02d.json", step))
@@ -117,8 +132,8 @@ func TestOut(t *testing.T) {
 		}
 		return data
 	}
-	if p, err := png.Decode(bytes.NewReader(read("step-01.png"))); err != nil || p.Bounds().Size() != image.Pt(1280, 800) {
-		t.Errorf("got picture %v, %v, want one of 1280x800", p, err)
+	if p, err := png.Decode(bytes.NewReader(read("step-01.png"))); err != nil || p.Bounds().Size() != half.Size {
+		t.Errorf("got picture %v, %v, want one of %v", p, err, half.Size)
 	}
 	var said []struct{ Actions []json.RawMessage }
 	if err := json.Unmarshal(read("step-01.json"), &said); err != nil || len(said) != 1 || len(said[0].Actions) != 1 {
@@ -220,10 +235,11 @@ func TestFaults(t *testing.T) {
 			[]string{"a notch being 120"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			report := run(t, &Options{Seed: 8, Sink: x11.SinkXTEST, wrap: func(d driver.Driver) driver.Driver {
+			t.Parallel()
+			report := run(t, quick(Options{Seed: 8, wrap: func(d driver.Driver) driver.Driver {
 				test.fault.Driver = d
 				return test.fault
-			}})
+			}}))
 			if report.Pass || report.Reason == "" {
 				t.Errorf("got %v, want it to fail", report)
 			}
@@ -249,7 +265,8 @@ func TestFaultsOfOthers(t *testing.T) {
 		{"one click too many", xproto.ButtonPress, 1, xproto.ButtonRelease, []string{"more than was asked for"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			server := xvfb.ForTest(t, 1280, 800)
+			t.Parallel()
+			server := xvfb.ForTest(t, app.Size.X, app.Size.Y)
 			conn, err := xgb.NewConnDisplay(server.Display())
 			if err != nil {
 				t.Fatal(err)
@@ -270,7 +287,7 @@ func TestFaultsOfOthers(t *testing.T) {
 			}
 			// The last click is the one that saves: it comes with safety checks.
 			checked := false
-			report := run(t, &Options{Seed: 9, Display: server.Display(), Sink: x11.SinkXTEST,
+			report := run(t, quick(Options{Seed: 9, Display: server.Display(),
 				Approver: approve.Func(func(_ context.Context, r approve.Request) (approve.Decision, error) {
 					checked = checked || len(r.Checks) > 0
 					return approve.Allow, nil
@@ -281,7 +298,7 @@ func TestFaultsOfOthers(t *testing.T) {
 							interfere()
 						}
 					}}
-				}})
+				}}))
 			if report.Pass {
 				t.Error("got a pass, want it to fail")
 			}
@@ -306,8 +323,9 @@ func TestApproval(t *testing.T) {
 		{"A4 deny the checks", approve.AllowActions, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
-			report := run(t, &Options{Seed: 10, Approver: test.approver, Out: dir, Sink: x11.SinkXTEST})
+			report := run(t, quick(Options{Seed: 10, Approver: test.approver, Out: dir}))
 			if report.Pass || !strings.Contains(report.Reason, approve.ErrDenied.Error()) || !strings.Contains(report.Reason, "the record was not saved") {
 				t.Errorf("got %v, want it to fail for want of approval", report)
 			}
@@ -339,10 +357,9 @@ func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	enough := errors.New("enough of that")
-	var display string
 	var at time.Time
 	asked := 0
-	report, err := Run(ctx, &Options{Seed: 11, Sink: x11.SinkXTEST,
+	report, err := Run(ctx, quick(Options{Seed: 11,
 		Approver: approve.Func(func(context.Context, approve.Request) (approve.Decision, error) {
 			if asked++; asked == 10 {
 				at = time.Now()
@@ -350,7 +367,7 @@ func TestCancel(t *testing.T) {
 			}
 			return approve.Allow, nil
 		}),
-	})
+	}))
 	if errors.Is(err, xvfb.ErrMissing) {
 		t.Skip(err)
 	}
@@ -361,23 +378,23 @@ func TestCancel(t *testing.T) {
 		t.Errorf("got %v, %v, want no report and the cause", report, err)
 	}
 	if extra := leftOver(before); extra > 0 {
-		t.Errorf("%d goroutines are left on display %q", extra, display)
+		t.Errorf("%d goroutines are left", extra)
 	}
 }
 
 // TestDisplayLost takes the display away in the middle.
 func TestDisplayLost(t *testing.T) {
-	server := xvfb.ForTest(t, 1280, 800)
+	server := xvfb.ForTest(t, app.Size.X, app.Size.Y)
 	before := runtime.NumGoroutine()
 	asked := 0
-	report := run(t, &Options{Seed: 12, Display: server.Display(), Sink: x11.SinkXTEST,
+	report := run(t, quick(Options{Seed: 12, Display: server.Display(),
 		Approver: approve.Func(func(context.Context, approve.Request) (approve.Decision, error) {
 			if asked++; asked == 10 {
 				server.Kill()
 			}
 			return approve.Allow, nil
 		}),
-	})
+	}))
 	if report.Pass || !strings.Contains(report.Reason, "display") {
 		t.Errorf("got %v, want it to fail for want of a display", report)
 	}
