@@ -79,12 +79,12 @@ func (v vertex) middle(w vertex) vertex { return vertex{(v.x + w.x) / 2, (v.y + 
 
 // outline returns the contours of a glyph: table glyf, simple glyphs only.
 func (f *typeface) outline(index int) [][]vertex {
+	loca, long := f.tables["loca"], f.u16(f.tables["head"]+50) != 0
 	offset := func(i int) int {
-		if loca := f.tables["loca"]; f.i16(f.tables["head"]+50) == 0 {
-			return 2 * f.u16(loca+2*i)
-		} else {
+		if long {
 			return int(binary.BigEndian.Uint32(f.data[loca+4*i:]))
 		}
+		return 2 * f.u16(loca+2*i)
 	}
 	at := f.tables["glyf"] + offset(index)
 	if offset(index) == offset(index+1) || f.i16(at) < 0 {
