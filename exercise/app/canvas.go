@@ -11,6 +11,7 @@ import (
 	"golang.org/x/image/font/gofont/gomedium"
 	"golang.org/x/image/font/gofont/gomono"
 	"golang.org/x/image/font/gofont/goregular"
+	"golang.org/x/image/font/opentype"
 	"golang.org/x/image/math/fixed"
 
 	"github.com/deskagent/deskagent/exercise/internal/palette"
@@ -36,9 +37,24 @@ type faces struct {
 
 func newFaces() *faces {
 	return &faces{
-		title: newTypeface(gobold.TTF, 21), strong: newTypeface(gomedium.TTF, 14), text: newTypeface(goregular.TTF, 14),
-		small: newTypeface(goregular.TTF, 12), mono: newTypeface(gomono.TTF, 14),
+		title: newFace(gobold.TTF, 21), strong: newFace(gomedium.TTF, 14), text: newFace(goregular.TTF, 14),
+		small: newFace(goregular.TTF, 12), mono: newFace(gomono.TTF, 14),
 	}
+}
+
+// newFace returns a face of one of the Go fonts, so many pixels high. They are part of the program, so it is no use to
+// report that one is broken.
+func newFace(ttf []byte, pixels float64) font.Face {
+	parsed, err := opentype.Parse(ttf)
+	if err != nil {
+		panic(err)
+	}
+	// At 72 dots an inch a point is a pixel. Full hinting makes equal characters look equal.
+	face, err := opentype.NewFace(parsed, &opentype.FaceOptions{Size: pixels, DPI: 72, Hinting: font.HintingFull})
+	if err != nil {
+		panic(err)
+	}
+	return face
 }
 
 // A canvas draws shapes and text on a picture, in its coordinates.
