@@ -53,12 +53,12 @@ func quick(o Options) *Options {
 	return &o
 }
 
-// skipRace keeps the race detector to one run of each kind. It makes them ten times as slow, and the goroutines are
-// the same in all.
-func skipRace(t *testing.T) {
+// long skips what -short leaves out: all but one run of each kind. The race detector makes them ten times as slow,
+// and the goroutines are the same in all.
+func long(t *testing.T) {
 	t.Helper()
-	if race {
-		t.Skip("takes too long with the race detector, which finds no more here than elsewhere")
+	if testing.Short() {
+		t.Skip("takes long")
 	}
 }
 
@@ -81,7 +81,7 @@ func TestRun(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.opts.Seed != 1 {
-				skipRace(t)
+				long(t)
 			}
 			report := run(t, &test.opts)
 			t.Log(report)
@@ -214,7 +214,7 @@ func (f faulty) Scroll(ctx context.Context, a driver.Scroll) error {
 
 // TestFaults makes the driver go wrong in one way at a time: the exercise is not to pass, and to say why.
 func TestFaults(t *testing.T) {
-	skipRace(t)
+	long(t)
 	button := func(from, to driver.Button) func(driver.Click) driver.Click {
 		return func(a driver.Click) driver.Click {
 			if a.Button == from {
@@ -264,7 +264,7 @@ func TestFaults(t *testing.T) {
 
 // TestFaultsOfOthers lets a second client do what a driver with a fault would.
 func TestFaultsOfOthers(t *testing.T) {
-	skipRace(t)
+	long(t)
 	for _, test := range []struct {
 		name         string
 		kind, detail byte
