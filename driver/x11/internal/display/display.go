@@ -106,6 +106,38 @@ func (c *Conn) Bounds() (image.Rectangle, error) {
 	return image.Rect(0, 0, int(r.Width), int(r.Height)), nil
 }
 
+// An Input is what the input devices are at, all of them together.
+type Input struct {
+	Pointer image.Point      // in root coordinates
+	Keys    []xproto.Keycode // that are down
+	Buttons []byte           // that are down, of the first five: the server does not tell of others
+}
+
+// Input asks for the state of the devices.
+func (c *Conn) Input() (in Input, err error) {
+	keymap := xproto.QueryKeymap(c.X)
+	pointer, err := xproto.QueryPointer(c.X, c.Screen.Root).Reply()
+	if err != nil {
+		return in, Err(err)
+	}
+	keys, err := keymap.Reply()
+	if err != nil {
+		return in, Err(err)
+	}
+	in.Pointer = image.Pt(int(pointer.RootX), int(pointer.RootY))
+	for code := int(c.Setup.MinKeycode); code <= int(c.Setup.MaxKeycode); code++ {
+		if keys.Keys[code/8]&(1<<(code%8)) != 0 {
+			in.Keys = append(in.Keys, xproto.Keycode(code))
+		}
+	}
+	for number := byte(1); number <= 5; number++ {
+		if pointer.Mask&(xproto.ButtonMask1<<(number-1)) != 0 {
+			in.Buttons = append(in.Buttons, number)
+		}
+	}
+	return in, nil
+}
+
 // State asks for the modifiers and buttons that are down and the locks and keyboard group in force, as in the
 // state of a core event. Whatever happened before is known afterwards, a change of the keyboard map included.
 func (c *Conn) State() (uint16, error) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/jezek/xgb"
 	"github.com/jezek/xgb/xproto"
+	"github.com/jezek/xgb/xtest"
 
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
@@ -218,11 +219,11 @@ func recoverAll(conn *display.Conn, unbind Unbind) (found State, err error) {
 	if len(stale) == 0 {
 		return found, nil
 	}
-	down, err := Down(conn)
+	down, err := conn.Input()
 	if err != nil {
 		return found, err
 	}
-	if err := Release(conn, down.among(found)); err != nil {
+	if err := Release(conn, found.among(down)); err != nil {
 		return found, err
 	}
 	if len(found.Bound) > 0 {
@@ -236,20 +237,35 @@ func recoverAll(conn *display.Conn, unbind Unbind) (found State, err error) {
 	return found, nil
 }
 
-// among leaves out what is not in a record. The server does not tell of buttons beyond the fifth, so those that are
-// in it count as down.
-func (s State) among(recorded State) (both State) {
+// among leaves out the keys and buttons that are not down. Buttons of which the server does not tell are taken to be:
+// to release what is not down does nothing.
+func (s State) among(down display.Input) (both State) {
+	const lastTold = 5
 	for _, code := range s.Keys {
-		if slices.Contains(recorded.Keys, code) {
+		if slices.Contains(down.Keys, code) {
 			both.Keys = append(both.Keys, code)
 		}
 	}
-	for _, number := range recorded.Buttons {
-		if number > lastToldButton || slices.Contains(s.Buttons, number) {
+	for _, number := range s.Buttons {
+		if number > lastTold || slices.Contains(down.Buttons, number) {
 			both.Buttons = append(both.Buttons, number)
 		}
 	}
 	return both
+}
+
+// Release releases keys and buttons, with XTEST, and waits until the server has done it.
+func Release(conn *display.Conn, s State) error {
+	if err := xtest.Init(conn.X); err != nil {
+		return display.Err(err)
+	}
+	for _, code := range s.Keys {
+		xtest.FakeInput(conn.X, xproto.KeyRelease, byte(code), xproto.TimeCurrentTime, conn.Screen.Root, 0, 0, 0)
+	}
+	for _, number := range s.Buttons {
+		xtest.FakeInput(conn.X, xproto.ButtonRelease, number, xproto.TimeCurrentTime, conn.Screen.Root, 0, 0, 0)
+	}
+	return conn.Sync()
 }
 
 // alone runs f while the server listens to nobody else.
