@@ -185,7 +185,8 @@ func RuneKey(r rune) (Key, bool) {
 	return unicodeKeysym + Key(r), true
 }
 
-// Rune returns the character that k stands for, and false for keys such as Escape that stand for none.
+// Rune returns the character that k stands for, and false for keys such as Escape that stand for none. A character
+// may have more than one Key, as X has older keysyms for some; the one to compare by is that of [RuneKey].
 func (k Key) Rune() (rune, bool) {
 	switch {
 	case k >= 0x20 && k < 0x7f || k >= 0xa0 && k < 0x100:
@@ -193,7 +194,8 @@ func (k Key) Rune() (rune, bool) {
 	case k > unicodeKeysym && k <= unicodeKeysym+unicode.MaxRune:
 		return rune(k - unicodeKeysym), true
 	}
-	return 0, false
+	r, ok := olderRunes[k]
+	return r, ok
 }
 
 // Modifier reports whether k is held to change the meaning of others. The lock keys are not.
