@@ -109,14 +109,14 @@ func (f *Field) openScript(t testing.TB, d *Desktop) {
 	var field string
 	switch f.Kind {
 	case GTKEntry, GTKArea:
-		python, field = findPython(t, "gi"), map[Kind]string{GTKEntry: "entry", GTKArea: "area"}[f.Kind]
+		python, field = findPython(t, "import gi; gi.require_version('Gtk', '3.0')"), map[Kind]string{GTKEntry: "entry", GTKArea: "area"}[f.Kind]
 	case TkEntry, TkArea:
-		python, field = findPython(t, "tkinter"), map[Kind]string{TkEntry: "tkentry", TkArea: "tkarea"}[f.Kind]
+		python, field = findPython(t, "import tkinter"), map[Kind]string{TkEntry: "tkentry", TkArea: "tkarea"}[f.Kind]
 	case Xlib:
-		python, field = findPython(t, "ctypes"), "xlib"
+		python, field = findPython(t, "import ctypes"), "xlib"
 	case XTerm:
 		terminal := find(t, "xterm")
-		python, field = append([]string{terminal, "-u8", "-title", title, "-e"}, findPython(t, "termios")...), "tty"
+		python, field = append([]string{terminal, "-u8", "-title", title, "-e"}, findPython(t, "import termios")...), "tty"
 	default:
 		t.Fatalf("opening a field: no kind %q", f.Kind)
 	}
@@ -302,15 +302,15 @@ func find(t testing.TB, program string) string {
 	return path
 }
 
-// findPython finds a Python that has a module. The system's comes first: the modules of its packages are for it, and
-// another may come before it in PATH.
-func findPython(t testing.TB, module string) []string {
+// findPython finds a Python that can do what a test needs. The system's comes first: the modules of its packages are
+// for it, and another may come before it in PATH.
+func findPython(t testing.TB, need string) []string {
 	t.Helper()
 	for _, program := range []string{"/usr/bin/python3", "python3"} {
-		if exec.CommandContext(t.Context(), program, "-c", "import "+module).Run() == nil {
+		if exec.CommandContext(t.Context(), program, "-c", need).Run() == nil {
 			return []string{program}
 		}
 	}
-	t.Skip("needs python3 with module " + module)
+	t.Skipf("needs a python3 that can do %q", need)
 	return nil
 }

@@ -1,6 +1,7 @@
 package apptest
 
 import (
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -84,20 +85,19 @@ const (
 	NumLock  byte = xproto.ModMask2
 )
 
-// String is short: "us,ru group 1", "de with locks 0x12".
+// String is short: "us dvorak", "us,ru group 1 Caps Lock".
 func (k Keyboard) String() string {
-	name := strings.Join(strings.Fields(k.Layout+" "+k.Variant), " ")
-	switch {
-	case k.Group != 0:
-		name += " second group"
-	case k.Locks == CapsLock|NumLock:
-		name += " both locks"
-	case k.Locks == CapsLock:
-		name += " Caps Lock"
-	case k.Locks == NumLock:
-		name += " Num Lock"
+	words := strings.Fields(k.Layout + " " + k.Variant)
+	if k.Group != 0 {
+		words = append(words, fmt.Sprintf("group %d", k.Group))
 	}
-	return name
+	if k.Locks&CapsLock != 0 {
+		words = append(words, "Caps Lock")
+	}
+	if k.Locks&NumLock != 0 {
+		words = append(words, "Num Lock")
+	}
+	return strings.Join(words, " ")
 }
 
 // SetKeyboard puts a keyboard map in force. It needs setxkbmap.
