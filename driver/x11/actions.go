@@ -21,6 +21,7 @@ type desk struct {
 	keys    *keyboard.Map
 	grabber capture.Grabber
 	hands   hands
+	lifted  []keyboard.Stroke // modifiers of somebody else's, to be put back at the end of the action
 
 	// The end of the last click with the left button.
 	clicked struct {
@@ -108,6 +109,9 @@ func (d *Driver) Drag(ctx context.Context, a driver.Drag) error {
 		if err := k.moveHolding(held, a.Path[0]); err != nil {
 			return err
 		}
+		if err := k.stillAt(a.Path[0]); err != nil {
+			return err
+		}
 		if err := k.hands.press(left); err != nil {
 			return err
 		}
@@ -119,6 +123,9 @@ func (d *Driver) Drag(ctx context.Context, a driver.Drag) error {
 		}
 		if err := k.hands.pause(ctx, d.opts.Hold); err != nil {
 			return err
+		}
+		if err := k.stillAt(a.Path[len(a.Path)-1]); err != nil {
+			return err // The button goes up where the pointer is: there is no way to take back a drag.
 		}
 		return k.hands.release(1)
 	})
@@ -132,6 +139,9 @@ func (d *Driver) Keypress(ctx context.Context, a driver.Keypress) error {
 		}
 		chord, err := k.check(a.Keys)
 		if err != nil {
+			return err
+		}
+		if _, err := k.begin(); err != nil {
 			return err
 		}
 		if err := k.hands.press(chord...); err != nil {
@@ -167,6 +177,9 @@ func (d *Driver) Scroll(ctx context.Context, a driver.Scroll) error {
 			return err
 		}
 		if err := k.moveHolding(held, at); err != nil {
+			return err
+		}
+		if err := k.stillAt(at); err != nil {
 			return err
 		}
 		if err := k.scroll(ctx, &k.owed.y, a.ScrollY, wheelUp, wheelDown); err != nil {
@@ -244,16 +257,27 @@ func (k *desk) keyboard() (state uint16, err error) {
 	return state, err
 }
 
-// moveHolding presses the keys that are to be held, then moves.
+// moveHolding begins an action of the pointer: it presses the keys that are to be held, then moves, unless the
+// pointer is there already.
 func (k *desk) moveHolding(held []thing, to image.Point) error {
+	from, err := k.begin()
+	if err != nil {
+		return err
+	}
 	if err := k.hands.press(held...); err != nil {
 		return err
+	}
+	if from == to {
+		return nil
 	}
 	return k.hands.sink.Move(to)
 }
 
-// click presses and releases a button.
+// click presses and releases a button, if the pointer is where it was put.
 func (k *desk) click(ctx context.Context, button thing, at image.Point, double bool) error {
+	if err := k.stillAt(at); err != nil {
+		return err
+	}
 	if err := k.hands.press(button); err != nil {
 		return err
 	}
@@ -322,7 +346,7 @@ func (k *desk) scroll(ctx context.Context, owed *int, distance int, back, forth 
 			return err
 		}
 		n := min(batch, notches)
-		if err := k.hands.sink.Wheel(button, n); err != nil {
+		if err := k.hands.turn(button, n); err != nil {
 			return err
 		}
 		if err := k.hands.sink.Sync(); err != nil {
@@ -352,6 +376,9 @@ func (k *desk) write(ctx context.Context, text string) error {
 	}
 	strokes, err := k.keys.Text(text, state)
 	if err != nil {
+		return err
+	}
+	if _, err := k.begin(); err != nil {
 		return err
 	}
 	for i, stroke := range strokes {

@@ -64,7 +64,10 @@ func TestReleasedOnFault(t *testing.T) {
 				held = append(held, thing{key: keyboard.Stroke{Code: code}})
 			}
 			err := d.perform(job{ctx: t.Context(), run: func(context.Context, *desk) error {
-				return k.moveHolding(held, image.Point{})
+				if err := k.hands.press(held...); err != nil {
+					return err
+				}
+				return sink.Move(image.Point{})
 			}}, k)
 			if err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %v, want %s", err, test.says)

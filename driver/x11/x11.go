@@ -18,7 +18,19 @@
 // An action is checked as a whole before its first event: points against the size of the screen at that moment,
 // keys and characters against the keyboard map in force. Keys and buttons are released on every way out, in the
 // reverse order. A server that goes away is an error that wraps [driver.ErrDisplayLost]; no fault of X ends or
-// crashes the process. What cannot be undone is the death of this process itself between a press and a release.
+// crashes the process.
+//
+// The death of this process itself releases nothing: X keeps down what XTEST pressed. So the driver writes on the
+// root window what it is about to press, and somebody undoes it: [Options].Watchdog at once, otherwise the next
+// driver that is opened on the display.
+//
+// # Other hands
+//
+// A person may be at the same display. An action is refused, with [driver.ErrHeld], while somebody else holds a
+// modifier or a button, which would give it another meaning; [Options].ClearModifiers lifts modifiers instead. Just
+// before a press the pointer is looked for: when it is not where it was put, nothing is pressed and the error wraps
+// [driver.ErrInterference]. The same holds before the wheel is turned and before a drag lets go, which it does then
+// wherever the pointer is.
 //
 // # Keys and text
 //
@@ -91,8 +103,20 @@ type Options struct {
 	// DryRun, unless nil, is written a line for each event, and the server gets none. Actions are checked against the
 	// display as ever, and pauses are left out. Sink is not looked at.
 	DryRun io.Writer
-	// Logger is told each action and its duration, at debug level; what was typed is not. Nil discards.
+	// Logger is told each action and its duration, at debug level; what was typed is not. What was found down or left
+	// behind on the display is a warning. Nil discards.
 	Logger *slog.Logger
+
+	// Watchdog is the command of a process that releases what is down and restores the keyboard map as soon as this
+	// process dies, whatever kills it: it calls [Watch] with the one argument that is added here. The driver starts
+	// it, outside of the process group, and waits for its end in Close. Empty means none; then the next driver does
+	// it.
+	Watchdog []string
+	// Release has Open release the keys and buttons that it finds down.
+	Release bool
+	// ClearModifiers lifts modifiers that somebody else holds down, for the time of an action, and puts them back
+	// after it. Otherwise the action is refused. Who lets go of a key in the meantime finds it down again.
+	ClearModifiers bool
 
 	// Hold is how long a button or a chord stays down, and how long a drag rests before it moves and before it
 	// lets go. Programs that look at the state of the keyboard from time to time miss what is shorter than their
@@ -173,6 +197,9 @@ type Driver struct {
 	closing context.Context
 	close   context.CancelCauseFunc
 	ended   chan struct{}
+	// held is what was down when the driver was opened, and watchdog the one that was started; Open sets them.
+	held     []string
+	watchdog *watchdog
 	// closeErr is what the worker met while closing; it is set before ended.
 	closeErr error
 }
@@ -185,7 +212,9 @@ var (
 // ErrClosed is wrapped by the errors of a Driver after Close, and of an action that Close cut short.
 var ErrClosed = errors.New("driver is closed")
 
-// Open connects to a display and finds out whether it can be driven. Its errors wrap [driver.ErrNoDisplay] when
+// Open connects to a display and finds out whether it can be driven. What a driver that died has left behind it
+// clears away first. Up to eight drivers may be open on one display, which is of use to look on while one acts. Its
+// errors wrap [driver.ErrNoDisplay] when
 // there is no display of that name, and [driver.ErrUnsupported] when it cannot be driven from here: it has no
 // XTEST, its screen is not of depth 24, this is not Linux, or robotgo was asked for and cannot be had.
 func Open(ctx context.Context, opts *Options) (*Driver, error) {
@@ -247,7 +276,15 @@ func (d *Driver) open() (_ *desk, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &desk{opts: &d.opts, conn: conn, keys: keys, grabber: grabber, hands: hands{sink: sink}}, nil
+	k := &desk{opts: &d.opts, conn: conn, keys: keys, grabber: grabber, hands: hands{sink: sink, apart: d.sink == SinkRobotgo}}
+	if d.opts.DryRun != nil {
+		return k, nil
+	}
+	if err := d.takePlace(k); err != nil {
+		sink.Close()
+		return nil, err
+	}
+	return k, nil
 }
 
 // openSink opens the sink that the options ask for, and notes which one it is.
