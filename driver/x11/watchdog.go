@@ -24,8 +24,8 @@ type watchdog struct {
 }
 
 // startWatchdog starts the command. It is not waited for: one that comes too late finds the record.
-func startWatchdog(argv []string, place *ward.Ward, logger *slog.Logger) (*watchdog, error) {
-	argv = append(slices.Clone(argv), strconv.FormatUint(uint64(place.Owner()), 10))
+func startWatchdog(argv []string, displayName string, place *ward.Ward, logger *slog.Logger) (*watchdog, error) {
+	argv = append(slices.Clone(argv), displayName, strconv.FormatUint(uint64(place.Owner()), 10))
 	process, err := run.Start(context.Background(), argv, &run.Options{Outlives: true})
 	if err != nil {
 		return nil, fmt.Errorf("starting the watchdog: %w", err)
@@ -51,7 +51,7 @@ func (w *watchdog) end() {
 }
 
 // Watch is the work of a watchdog, the process that [Options].Watchdog starts: it waits on a display until a driver
-// is gone, and then clears away what it left behind, if anything. The name of the driver is the argument that was
+// is gone, and then clears away what it left behind, if anything. The names of the two are the arguments that were
 // added to the command. The caller keeps away the signals that are meant for the driver's process. Watch returns
 // early, with the cause, when ctx ends.
 func Watch(ctx context.Context, displayName, driverName string) (err error) {
