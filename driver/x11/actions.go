@@ -19,6 +19,7 @@ type desk struct {
 	opts    *Options
 	conn    *display.Conn
 	keys    *keyboard.Map
+	keymap  keymap
 	grabber capture.Grabber
 	hands   hands
 	lifted  []keyboard.Stroke // modifiers of somebody else's, to be put back at the end of the action
@@ -182,19 +183,14 @@ func (d *Driver) Scroll(ctx context.Context, a driver.Scroll) error {
 		if err := k.stillAt(at); err != nil {
 			return err
 		}
-		down, err := k.scroll(ctx, &k.owed.y, a.ScrollY, wheelUp, wheelDown)
-		if err != nil {
+		if err := k.scroll(ctx, &k.owed.y, a.ScrollY, wheelUp, wheelDown); err != nil {
 			return err
 		}
-		right, err := k.scroll(ctx, &k.owed.x, a.ScrollX, wheelLeft, wheelRight)
-		if err == nil && down == 0 && right == 0 {
-			k.sayNotTurned(a)
-		}
-		return err
+		return k.scroll(ctx, &k.owed.x, a.ScrollX, wheelLeft, wheelRight)
 	})
 }
 
-// Type is [driver.Driver]'s. It types what the keyboard map has: on a US keyboard US-ASCII.
+// Type is [driver.Driver]'s; the section on keys and text above says what can be typed.
 func (d *Driver) Type(ctx context.Context, a driver.Type) error {
 	return d.do(ctx, fmt.Sprintf("typing %d characters", utf8.RuneCountInString(a.Text)), func(ctx context.Context, k *desk) error {
 		return k.write(ctx, a.Text)
@@ -221,7 +217,8 @@ func (d *Driver) Screenshot(ctx context.Context) (frame *driver.Frame, err error
 	return frame, err
 }
 
-// check finds the keys of an action and looks at its points. All of an action is checked before its first event.
+// check finds the keys of an action, gives those a keycode that the map lacks, and looks at the action's points. All of
+// an action is checked before its first event.
 func (k *desk) check(names []string, points ...image.Point) ([]thing, error) {
 	symbols, err := driver.ParseKeys(names)
 	if err != nil {
@@ -240,8 +237,11 @@ func (k *desk) check(names []string, points ...image.Point) ([]thing, error) {
 	if err != nil {
 		return nil, err
 	}
-	chord, err := k.keys.Chord(symbols, state)
+	chord, bindings, err := k.keys.Chord(symbols, state)
 	if err != nil {
+		return nil, err
+	}
+	if err := k.bind(bindings); err != nil {
 		return nil, err
 	}
 	things := make([]thing, len(chord))
@@ -249,17 +249,6 @@ func (k *desk) check(names []string, points ...image.Point) ([]thing, error) {
 		things[i] = thing{key: stroke}
 	}
 	return things, nil
-}
-
-// keyboard returns the state of the keyboard, and reads its map again when it has changed.
-func (k *desk) keyboard() (state uint16, err error) {
-	if state, err = k.conn.State(); err != nil {
-		return 0, err
-	}
-	if k.conn.MapChanged() {
-		k.keys, err = keyboard.Read(k.conn)
-	}
-	return state, err
 }
 
 // moveHolding begins an action of the pointer: it presses the keys that are to be held, then moves, unless the
@@ -337,39 +326,29 @@ func between(a, b image.Point, s, n int) image.Point {
 	return a.Add(b.Sub(a).Mul(s).Div(n))
 }
 
-// scroll turns the wheel for one axis, and returns by how many notches. The batches keep the server from running
-// behind, so that ctx is obeyed.
-func (k *desk) scroll(ctx context.Context, owed *int, distance int, back, forth byte) (turned int, err error) {
+// scroll turns the wheel for one axis. The batches keep the server from running behind, so that ctx is obeyed.
+func (k *desk) scroll(ctx context.Context, owed *int, distance int, back, forth byte) error {
 	const batch = 25
 	var notches int
 	notches, *owed = toNotches(distance+*owed, k.opts.PixelsPerNotch)
-	turned = notches
 	button := forth
 	if notches < 0 {
 		notches, button = -notches, back
 	}
 	for notches > 0 {
 		if err := context.Cause(ctx); err != nil {
-			return 0, err
+			return err
 		}
 		n := min(batch, notches)
 		if err := k.hands.turn(button, n); err != nil {
-			return 0, err
+			return err
 		}
 		if err := k.hands.sink.Sync(); err != nil {
-			return 0, err
+			return err
 		}
 		notches -= n
 	}
-	return turned, nil
-}
-
-// sayNotTurned says that a scroll came to nothing, which shows nowhere else.
-func (k *desk) sayNotTurned(a driver.Scroll) {
-	k.opts.Logger.Info("the wheel was not turned", "x", a.ScrollX, "y", a.ScrollY, "carried_x", k.owed.x, "carried_y", k.owed.y)
-	if k.opts.DryRun != nil {
-		fmt.Fprintf(k.opts.DryRun, "wheel not turned, (%d,%d) pixels carried\n", k.owed.x, k.owed.y)
-	}
+	return nil
 }
 
 // toNotches rounds to the nearest notch, halves away from 0, and returns the pixels that are left over.
@@ -380,48 +359,6 @@ func toNotches(distance, perNotch int) (notches, rest int) {
 	}
 	notches = (distance + half) / perNotch
 	return notches, distance - notches*perNotch
-}
-
-// write types a text. Shift stays down as long as one character after the other needs it.
-func (k *desk) write(ctx context.Context, text string) error {
-	const batch = 32 // characters between two looks at ctx
-	state, err := k.keyboard()
-	if err != nil {
-		return err
-	}
-	strokes, err := k.keys.Text(text, state)
-	if err != nil {
-		return err
-	}
-	if _, err := k.begin(); err != nil {
-		return err
-	}
-	for i, stroke := range strokes {
-		if i%batch == 0 {
-			if err := k.hands.sink.Sync(); err != nil {
-				return err
-			}
-			if err := context.Cause(ctx); err != nil {
-				return err
-			}
-		}
-		switch shifted := len(k.hands.down) > 0; {
-		case stroke.Shift && !shifted:
-			err = k.hands.press(thing{key: k.keys.Shift()})
-		case !stroke.Shift && shifted:
-			err = k.hands.release(1)
-		}
-		if err != nil {
-			return err
-		}
-		if err := k.hands.press(thing{key: stroke}); err != nil {
-			return err
-		}
-		if err := k.hands.release(1); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // pathWords names a path by its ends, as it may be long.

@@ -218,13 +218,13 @@ func TestK1(t *testing.T) {
 		"Control_L": "CTRL control", "Control_R": "rctrl", "Shift_L": "SHIFT", "Shift_R": "rshift", "Delete": "DEL Delete", "BackSpace": "BACKSPACE",
 		"space": "SPACE", "-": "- minus", "Tab": "TAB", "Home": "HOME", "End": "END", "Insert": "INS", "Menu": "CONTEXTMENU", "Print": "PRTSC",
 		"Pause": "PAUSE", "KP_Enter": "numpadenter", "KP_Add": "numpadadd", "Num_Lock": "NumLock", "ISO_Level3_Shift": "AltGr",
-		"'": "'", ",": ",", ";": ";", "`": "`", "\\": "\\", "[": "[", "/": "/",
+		"KP_1": "numpad1", "'": "'", ",": ",", ";": ";", "`": "`", "\\": "\\", "[": "[", "/": "/",
 	}
-	for i := range 12 {
+	for i := range 24 { // From F13 on they are on no key.
 		name := fmt.Sprintf("F%d", i+1)
 		pressed[name] = name
 	}
-	withShift := map[string]string{"=": "+ plus", "1": "!", "'": `"`, ",": "<", "a": "A", "Key(0xff9c)": "numpad1"} // KP_End
+	withShift := map[string]string{"=": "+ plus", "1": "!", "'": `"`, ",": "<", "a": "A"}
 	eachSink(t, func(t *testing.T, sink x11.Sink) {
 		d := newDesktop(t, x11.Options{Sink: sink, Hold: time.Nanosecond})
 		press := func(alias string) string {
@@ -252,13 +252,6 @@ func TestK1(t *testing.T) {
 				if got, want := press(alias), fmt.Sprintf("key Shift_L down, key %s down, key %s up, key Shift_L up", want, want); got != want {
 					t.Errorf("%s: got %s, want %s", alias, got, want)
 				}
-			}
-		}
-		for i := 13; i <= 24; i++ {
-			name := fmt.Sprintf("F%d", i)
-			err := d.Keypress(t.Context(), driver.Keypress{Keys: []string{"CTRL", name}})
-			if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), name) {
-				t.Errorf("%s: got %v, want it refused by name", name, err)
 			}
 		}
 		for _, keys := range [][]string{{"CTRL", "Control"}, {"a", "A"}} {
@@ -328,9 +321,9 @@ func TestT22T23(t *testing.T) {
 func TestT26(t *testing.T) {
 	eachSink(t, func(t *testing.T, sink x11.Sink) {
 		d := newDesktop(t, x11.Options{Sink: sink})
-		err := d.Type(t.Context(), driver.Type{Text: "aé😀def"})
-		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "'é' at index 1") {
-			t.Errorf("got %v, want the first character that is on no key, and its index", err)
+		err := d.Type(t.Context(), driver.Type{Text: "a😀\x01def"})
+		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), `'\x01' at index 2`) {
+			t.Errorf("got %v, want the first character that cannot be typed, and its index", err)
 		}
 		if got := d.events(t); len(got) > 0 {
 			t.Errorf("got %v, want nothing typed", got)
@@ -367,9 +360,6 @@ func TestKeyboardMapChanges(t *testing.T) {
 		}
 		if got := d.typed(t); got != text {
 			t.Errorf("got %q, want %q", got, text)
-		}
-		if err := d.Type(t.Context(), driver.Type{Text: "z@"}); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "'@' at index 1") {
-			t.Errorf("got %v, want what needs AltGr refused", err)
 		}
 		setLayout(t, d, "us")
 		if err := d.Type(t.Context(), driver.Type{Text: "z@"}); err != nil {

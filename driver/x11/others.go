@@ -1,6 +1,8 @@
 package x11
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"image"
 	"slices"
@@ -31,7 +33,7 @@ func (d *Driver) takePlace(k *desk) error {
 	if len(d.opts.Watchdog) == 0 {
 		return nil
 	}
-	d.watchdog, err = startWatchdog(d.opts.Watchdog, d.opts.Display, place, d.opts.Logger)
+	d.watchdog, err = startWatchdog(d.opts.Watchdog, place, d.opts.Logger)
 	return err
 }
 
@@ -87,8 +89,8 @@ func (k *desk) begin() (pointer image.Point, err error) {
 }
 
 // end comes after an action, however it went: nothing of it stays down, and what was lifted is put back.
-func (k *desk) end() error {
-	err := k.hands.releaseAll()
+func (k *desk) end(ctx context.Context) error {
+	err := cmp.Or(k.hands.releaseAll(), k.putBack(ctx))
 	if len(k.lifted) == 0 {
 		return err
 	}

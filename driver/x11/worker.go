@@ -91,7 +91,7 @@ func (d *Driver) perform(j job, k *desk) error {
 	defer cancel(nil)
 	defer context.AfterFunc(d.closing, func() { cancel(ErrClosed) })()
 	err := d.guard(j.name, func() error { return j.run(ctx, k) })
-	release := d.guard(j.name, k.end)
+	release := d.guard(j.name, func() error { return k.end(ctx) })
 	switch {
 	case err == nil:
 		err = release

@@ -34,18 +34,27 @@
 //
 // # Keys and text
 //
-// Keys are found on the keyboard map with and without Shift. A character alone types itself: "A" presses Shift and
-// a. Together with a modifier a letter is its key, and another character brings the Shift it needs: ["CTRL","C"]
-// is Ctrl+C and ["CTRL","+"] is, on a US keyboard, Ctrl+Shift+equal. Keys that the map does not have, such as F13
-// on most, and characters that no key gives are refused by name.
+// Keys and characters are found on the keyboard map that is in force, in its group, with Shift and AltGr where they
+// need them. A character alone types itself: "A" presses Shift and a. Together with a modifier a letter is its key, and
+// another character brings the Shift it needs: ["CTRL","C"] is Ctrl+C and ["CTRL","+"] is, on a US keyboard,
+// Ctrl+Shift+equal. On a layout without Latin letters ["CTRL","C"] is the key that has c in another group.
+//
+// What the map lacks, be it F13 or a character of another script, is put on keycodes that mean nothing, for the time
+// of the action: a text takes any Unicode characters but control characters, of which there are only newline, for
+// Return, and tab. The clipboard is not touched. Keycodes get another meaning, and lose it again, only when the
+// program has read what was typed with it, by its answer to a ping, or after 60ms if it is of those that do not
+// answer. A program that answers pings but does not come to that one within 5s is an error. Caps Lock, and whatever
+// else is locked but for Num Lock, is lifted while text is typed.
+//
+// Text needs a window that has the focus, and is typed only as long as that does not change; the error says how far
+// it came.
 //
 // # Scrolling
 //
 // Programs scroll by notches of the wheel, of a size of their own. [Options].PixelsPerNotch translates; the
 // default is what a notch moves in Debian's Chromium. Distances are rounded to the nearest notch, halves away from
 // 0, and the remainder counts in the next Scroll, for each axis, so that a sequence of any length is off by less
-// than a notch. A scroll that turns no notch, such as one by 0, moves the pointer and says to the logger, at level
-// info, that this was all.
+// than a notch.
 package x11
 
 import (
@@ -62,8 +71,10 @@ import (
 	"github.com/deskagent/deskagent/driver/x11/internal/capture"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/event"
+	"github.com/deskagent/deskagent/driver/x11/internal/focus"
 	"github.com/deskagent/deskagent/driver/x11/internal/keyboard"
 	"github.com/deskagent/deskagent/driver/x11/internal/robot"
+	"github.com/deskagent/deskagent/driver/x11/internal/xkb"
 	"github.com/deskagent/deskagent/driver/x11/internal/xtest"
 )
 
@@ -109,7 +120,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Watchdog is the command of a process that releases what is down and restores the keyboard map as soon as this
-	// process dies, whatever kills it: it calls [Watch] with the two arguments that are added here. The driver starts
+	// process dies, whatever kills it: it calls [Watch] with the one argument that is added here. The driver starts
 	// it, outside of the process group, and waits for its end in Close. Empty means none; then the next driver does
 	// it.
 	Watchdog []string
@@ -266,7 +277,14 @@ func (d *Driver) open() (_ *desk, err error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := keyboard.Read(conn)
+	var keys keymap
+	if keys.xkb, err = xkb.Use(conn); err != nil {
+		return nil, err
+	}
+	if keys.focus, err = focus.Open(conn); err != nil {
+		return nil, err
+	}
+	layout, err := keyboard.Read(keys.xkb, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +295,13 @@ func (d *Driver) open() (_ *desk, err error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &desk{opts: &d.opts, conn: conn, keys: keys, grabber: grabber, hands: hands{sink: sink, apart: d.sink == SinkRobotgo}}
+	if keys.pen = sink; d.sink == SinkRobotgo {
+		if keys.pen, err = xtest.New(conn); err != nil {
+			sink.Close()
+			return nil, err
+		}
+	}
+	k := &desk{opts: &d.opts, conn: conn, keys: layout, keymap: keys, grabber: grabber, hands: hands{sink: sink, apart: d.sink == SinkRobotgo}}
 	if d.opts.DryRun != nil {
 		return k, nil
 	}

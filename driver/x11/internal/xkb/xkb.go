@@ -6,6 +6,7 @@
 package xkb
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -98,13 +99,15 @@ func (x *Extension) Lock(mask, locked byte) {
 
 // A Type says how the modifiers choose the level of a key.
 type Type struct {
-	Mods   byte // the modifiers that are heeded
-	Levels int
-	levels map[byte]int // by the modifiers that are in force of Mods; the others give level 0
+	Mods   byte         // the modifiers that are heeded
+	Levels map[byte]int // by those of Mods that are in force; others give level 0
 }
 
 // Level is the level that a state of the modifiers gives.
-func (t Type) Level(mods byte) int { return t.levels[mods&t.Mods] }
+func (t Type) Level(mods byte) int { return t.Levels[mods&t.Mods] }
+
+// TwoLevel is the number, in every Map.Types, of the type whose level 1 Shift gives and nothing else.
+const TwoLevel = 1
 
 // A Key is what one key means. The zero Key means nothing.
 type Key struct {
@@ -150,16 +153,24 @@ type Map struct {
 	First     xproto.Keycode
 	Keys      []Key  // from First on
 	Modifiers []byte // the modifiers that a key stands for, as Keys
+
+	reply []byte // what it was read from
 }
 
-// Map reads the map that is in force.
-func (x *Extension) Map() (*Map, error) {
+// Map reads the map that is in force, and returns old when it is that one still. To ask takes 50µs, and is how to hear
+// of changes: to clients that speak the extension the server reports a new keyboard by an event of the extension alone,
+// which xgb cannot read.
+func (x *Extension) Map(old *Map) (*Map, error) {
 	var body writer
 	body.put16(coreKeyboard, partTypes|partSymbols|partModifiers)
 	body = append(body, make([]byte, 20)...) // no other part, not even of a few keys
 	reply, err := x.ask(getMap, body)
 	if err != nil {
 		return nil, fmt.Errorf("reading the keyboard map: %w", err)
+	}
+	const head = 8 // with the number of the request
+	if old != nil && bytes.Equal(reply[head:], old.reply[head:]) {
+		return old, nil
 	}
 	m, err := parseMap(reply)
 	if err != nil {
@@ -176,14 +187,14 @@ func parseMap(reply []byte) (m *Map, err error) {
 	}()
 	first, last := reply[10], reply[11]
 	types, keys, pairs := reply[15], reply[20], reply[33]
-	m = &Map{First: xproto.Keycode(first), Keys: make([]Key, int(last)-int(first)+1), Modifiers: make([]byte, int(last)-int(first)+1)}
+	m = &Map{reply: reply, First: xproto.Keycode(first), Keys: make([]Key, int(last)-int(first)+1), Modifiers: make([]byte, int(last)-int(first)+1)}
 	r := reader(reply[40:])
 	for range types {
 		head := r.take(8)
-		t := Type{Mods: head[0], Levels: int(head[4]), levels: map[byte]int{}}
+		t := Type{Mods: head[0], Levels: map[byte]int{}}
 		for range head[5] {
 			if entry := r.take(8); entry[0] != 0 { // An entry is not active when a modifier that it names is on no key.
-				t.levels[entry[1]] = int(entry[2])
+				t.Levels[entry[1]] = int(entry[2])
 			}
 		}
 		if preserves := head[6] != 0; preserves {
@@ -207,8 +218,8 @@ func parseMap(reply []byte) (m *Map, err error) {
 }
 
 // SetKeys changes the symbols of the keys from first on, and nothing else: neither what they do nor whether they
-// repeat. It is one request, so that every client is told once. It does not wait for the server.
-func (x *Extension) SetKeys(first xproto.Keycode, keys []Key) {
+// repeat. It is one request, so that every client is told once, and waits until the server has done it.
+func (x *Extension) SetKeys(first xproto.Keycode, keys []Key) error {
 	total := 0
 	for _, k := range keys {
 		total += len(k.Symbols)
@@ -227,6 +238,7 @@ func (x *Extension) SetKeys(first xproto.Keycode, keys []Key) {
 		}
 	}
 	x.send(setMap, body)
+	return x.conn.Sync()
 }
 
 // ask sends a request and waits for its reply.
