@@ -33,7 +33,7 @@ func (d *Driver) takePlace(k *desk) error {
 	if len(d.opts.Watchdog) == 0 {
 		return nil
 	}
-	d.watchdog, err = startWatchdog(d.opts.Watchdog, place, d.opts.Logger)
+	d.watchdog, err = startWatchdog(d.opts.Watchdog, d.opts.Display, place, d.opts.Logger)
 	return err
 }
 

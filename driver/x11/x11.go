@@ -54,7 +54,8 @@
 // Programs scroll by notches of the wheel, of a size of their own. [Options].PixelsPerNotch translates; the
 // default is what a notch moves in Debian's Chromium. Distances are rounded to the nearest notch, halves away from
 // 0, and the remainder counts in the next Scroll, for each axis, so that a sequence of any length is off by less
-// than a notch.
+// than a notch. A scroll that turns no notch, such as one by 0, moves the pointer and says to the logger, at level
+// info, that this was all.
 package x11
 
 import (
@@ -120,7 +121,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Watchdog is the command of a process that releases what is down and restores the keyboard map as soon as this
-	// process dies, whatever kills it: it calls [Watch] with the one argument that is added here. The driver starts
+	// process dies, whatever kills it: it calls [Watch] with the two arguments that are added here. The driver starts
 	// it, outside of the process group, and waits for its end in Close. Empty means none; then the next driver does
 	// it.
 	Watchdog []string
