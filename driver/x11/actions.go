@@ -331,39 +331,26 @@ func between(a, b image.Point, s, n int) image.Point {
 	return a.Add(b.Sub(a).Mul(s).Div(n))
 }
 
-// scroll turns the wheel for one axis, and returns by how many notches. The batches keep the server from running
-// behind, so that ctx is obeyed.
+// scroll turns the wheel for one axis, and returns by how many notches. They go one by one: of those that come in one
+// burst, browsers lose some.
 func (k *desk) scroll(ctx context.Context, owed *int, distance int, back, forth byte) (turned int, err error) {
-	const batch = 25
-	var notches int
-	notches, *owed = toNotches(distance+*owed, k.opts.PixelsPerNotch)
-	turned = notches
-	button := forth
+	turned, *owed = toNotches(distance+*owed, k.opts.PixelsPerNotch)
+	notches, button := turned, forth
 	if notches < 0 {
 		notches, button = -notches, back
 	}
-	for notches > 0 {
-		if err := context.Cause(ctx); err != nil {
+	if k.opts.DryRun != nil && notches > 0 {
+		return turned, k.hands.turn(button, notches)
+	}
+	for range notches {
+		if err := k.hands.turn(button, 1); err != nil {
 			return 0, err
 		}
-		n := min(batch, notches)
-		if err := k.hands.turn(button, n); err != nil {
+		if err := k.hands.pause(ctx, k.opts.ScrollPace); err != nil {
 			return 0, err
 		}
-		if err := k.hands.sink.Sync(); err != nil {
-			return 0, err
-		}
-		notches -= n
 	}
 	return turned, nil
-}
-
-// sayNotTurned says that a scroll came to nothing, which shows nowhere else.
-func (k *desk) sayNotTurned(a driver.Scroll) {
-	k.opts.Logger.Info("the wheel was not turned", "x", a.ScrollX, "y", a.ScrollY, "carried_x", k.owed.x, "carried_y", k.owed.y)
-	if k.opts.DryRun != nil {
-		fmt.Fprintf(k.opts.DryRun, "wheel not turned, (%d,%d) pixels carried\n", k.owed.x, k.owed.y)
-	}
 }
 
 // toNotches rounds to the nearest notch, halves away from 0, and returns the pixels that are left over.

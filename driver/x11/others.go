@@ -42,9 +42,12 @@ func (d *Driver) takePlace(k *desk) error {
 // Return that started a command, is not among them.
 func (d *Driver) HeldAtStart() []string { return slices.Clone(d.held) }
 
+// moment is how long a person may take to let go of a key, and a window manager to let go of a click that it looks at
+// first.
+const moment = 250 * time.Millisecond
+
 // lookForHeld finds out what is down and releases it if that is wanted.
 func (d *Driver) lookForHeld(conn *display.Conn) error {
-	const moment = 250 * time.Millisecond // how long a person may take to let go of a key
 	down, err := conn.Input()
 	for deadline := time.Now().Add(moment); err == nil && len(down.Keys)+len(down.Buttons) > 0 && time.Now().Before(deadline); {
 		time.Sleep(moment / 10)
@@ -69,6 +72,12 @@ func (d *Driver) lookForHeld(conn *display.Conn) error {
 // modifiers or buttons get into the action, and returns where the pointer is.
 func (k *desk) begin() (pointer image.Point, err error) {
 	in, err := k.conn.Input()
+	// Window managers have the server hold back all that follows a click until they have seen it, and so the release
+	// of the last one.
+	for deadline := time.Now().Add(moment); err == nil && len(in.Buttons) > 0 && time.Now().Before(deadline); {
+		time.Sleep(moment / 250)
+		in, err = k.conn.Input()
+	}
 	if err != nil || len(in.Keys)+len(in.Buttons) == 0 {
 		return in.Pointer, err
 	}
