@@ -353,6 +353,14 @@ func (k *desk) scroll(ctx context.Context, owed *int, distance int, back, forth 
 	return turned, nil
 }
 
+// sayNotTurned says that a scroll came to nothing, which shows nowhere else.
+func (k *desk) sayNotTurned(a driver.Scroll) {
+	k.opts.Logger.Info("the wheel was not turned", "x", a.ScrollX, "y", a.ScrollY, "carried_x", k.owed.x, "carried_y", k.owed.y)
+	if k.opts.DryRun != nil {
+		fmt.Fprintf(k.opts.DryRun, "wheel not turned, (%d,%d) pixels carried\n", k.owed.x, k.owed.y)
+	}
+}
+
 // toNotches rounds to the nearest notch, halves away from 0, and returns the pixels that are left over.
 func toNotches(distance, perNotch int) (notches, rest int) {
 	half := perNotch / 2
