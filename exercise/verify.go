@@ -226,6 +226,13 @@ func (r *reader) motions() []app.Event {
 
 // action reads the events of one action.
 func (r *reader) action(action driver.Action) error {
+	switch action.(type) {
+	case driver.Scroll, driver.Screenshot, driver.Wait: // A scroll may be to come.
+	default:
+		if e, ok := r.peek(); ok && e.Kind == app.ButtonPress && wheel[e.Detail] != (image.Point{}) {
+			return fmt.Errorf("got %s after %w", describe(e), r.offBy())
+		}
+	}
 	switch a := action.(type) {
 	case driver.Click:
 		return r.holding(a.Keys, func(held uint16) error { return r.click(xButtons[a.Button], image.Pt(a.X, a.Y), held) })
@@ -338,19 +345,32 @@ func (r *reader) drag(path []image.Point, held uint16) error {
 	return r.button(app.ButtonRelease, 1, path[len(path)-1], held)
 }
 
-// scroll reads notches of the wheel. Over all scrolling so far they are to be off the distance by less than one.
+// wheel is the directions in which the buttons of the wheel scroll.
+var wheel = map[int]image.Point{4: {Y: -1}, 5: {Y: 1}, 6: {X: -1}, 7: {X: 1}}
+
+// offBy says how far it was scrolled.
+func (r *reader) offBy() error {
+	return fmt.Errorf("%v notches so far for %v pixels, a notch being %d", r.notches, r.distance, pixelsPerNotch)
+}
+
+// scroll reads notches of the wheel. Over all scrolling so far they are to be off the distance by less than one. When
+// that is so, the notch that comes next may be of the next scroll at the same place: nothing lies between the two.
 func (r *reader) scroll(a driver.Scroll, held uint16) error {
 	r.motions()
 	r.distance = r.distance.Add(image.Pt(a.ScrollX, a.ScrollY))
-	steps := map[int]image.Point{4: {Y: -1}, 5: {Y: 1}, 6: {X: -1}, 7: {X: 1}}
 	for {
 		e, ok := r.peek()
-		step, wheel := steps[e.Detail]
-		if !ok || e.Kind != app.ButtonPress || !wheel {
+		step, turned := wheel[e.Detail]
+		if !ok || e.Kind != app.ButtonPress || !turned {
 			break
 		}
-		if a.ScrollX*step.X+a.ScrollY*step.Y <= 0 {
+		left := r.distance.Sub(r.notches.Mul(pixelsPerNotch))
+		isNext := max(left.X, -left.X, left.Y, -left.Y) < pixelsPerNotch
+		if a.ScrollX*step.X+a.ScrollY*step.Y <= 0 && !isNext {
 			return fmt.Errorf("got %s, which is the wrong way", describe(e))
+		}
+		if left.X*step.X+left.Y*step.Y <= 0 {
+			break
 		}
 		if err := r.click(e.Detail, image.Pt(a.X, a.Y), held); err != nil {
 			return err
@@ -358,7 +378,7 @@ func (r *reader) scroll(a driver.Scroll, held uint16) error {
 		r.notches = r.notches.Add(step)
 	}
 	if off := r.distance.Sub(r.notches.Mul(pixelsPerNotch)); max(off.X, -off.X, off.Y, -off.Y) >= pixelsPerNotch {
-		return fmt.Errorf("%v notches so far for %v pixels, a notch being %d", r.notches, r.distance, pixelsPerNotch)
+		return r.offBy()
 	}
 	return nil
 }
