@@ -174,11 +174,15 @@ func (w *Ward) Add(s State) (added bool, err error) {
 	if w == nil {
 		return false, nil
 	}
-	all := w.state.union(s)
-	if len(all.Keys) == len(w.state.Keys) && len(all.Buttons) == len(w.state.Buttons) && len(all.Bound) == len(w.state.Bound) {
-		return false, nil
+	if contains(w.state.Keys, s.Keys) && contains(w.state.Buttons, s.Buttons) && contains(w.state.Bound, s.Bound) {
+		return false, nil // as for nearly all characters of a text
 	}
-	return true, w.Set(all)
+	return true, w.Set(w.state.union(s))
+}
+
+// contains reports whether all of the few are among the many.
+func contains[T comparable](many, few []T) bool {
+	return !slices.ContainsFunc(few, func(one T) bool { return !slices.Contains(many, one) })
 }
 
 // Clear empties the record.
