@@ -309,7 +309,7 @@ func (k *desk) follow(ctx context.Context, path []image.Point) error {
 	for i, to := range path[1:] {
 		from := path[i]
 		distance := math.Hypot(float64(to.X-from.X), float64(to.Y-from.Y))
-		steps := max(1, int(math.Ceil(distance/step)))
+		steps := int(math.Ceil(distance / step)) // none where the pointer already is
 		for s := 1; s <= steps; s++ {
 			if err := k.hands.sink.Move(between(from, to, s, steps)); err != nil {
 				return err

@@ -19,24 +19,38 @@ import (
 	"github.com/deskagent/deskagent/internal/witness"
 )
 
-// TestM3 is row M3 of the field cases: going where the pointer already is takes no time.
+// TestM3 is row M3 of the field cases: going where the pointer already is takes no time, and no event.
 func TestM3(t *testing.T) {
 	eachSink(t, func(t *testing.T, sink x11.Sink) {
 		d := newDesktop(t, x11.Options{Sink: sink})
 		five := image.Pt(5, 5)
-		for name, action := range map[string]driver.Action{
-			"move":  driver.Move{X: 5, Y: 5},
-			"click": driver.Click{X: 5, Y: 5, Button: driver.ButtonLeft},
-			"drag":  driver.Drag{Path: []image.Point{five, five}},
-			"long":  driver.Drag{Path: []image.Point{five, five, five, five, five, five, five, five, five}},
+		if err := d.Move(t.Context(), driver.Move{X: 5, Y: 5}); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.words(t); got != "motion (5,5)" {
+			t.Errorf("got %s, want to get there", got)
+		}
+		const clicked = "button 1 down (5,5), button 1 up (5,5)"
+		for _, test := range []struct {
+			action driver.Action
+			want   string
+		}{
+			{driver.Move{X: 5, Y: 5}, ""},
+			{driver.Click{X: 5, Y: 5, Button: driver.ButtonLeft}, clicked},
+			{driver.Drag{Path: []image.Point{five, five}}, clicked},
+			{driver.Drag{Path: []image.Point{five, five, five, five, five, five, five, five, five}}, clicked},
+			{driver.Scroll{X: 5, Y: 5, ScrollY: 120}, "button 5 down (5,5), button 5 up (5,5)"},
 		} {
 			for range 2 {
 				start := time.Now()
-				if _, err := driver.Do(t.Context(), d, action); err != nil {
+				if _, err := driver.Do(t.Context(), d, test.action); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(start); took > 100*time.Millisecond {
-					t.Errorf("%s took %v, want at most 100ms", name, took)
+					t.Errorf("%v took %v, want at most 100ms", test.action, took)
+				}
+				if got := d.words(t); got != test.want {
+					t.Errorf("%v: got %s, want %s", test.action, got, test.want)
 				}
 			}
 		}

@@ -29,7 +29,7 @@ import (
 // TestMain lets the test binary be a watchdog, and an actor: a process with a driver that is there to be killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "watchdog" {
-		signal.Ignore(os.Interrupt, syscall.SIGTERM)
+		signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		if err := x11.Watch(context.Background(), os.Args[2], os.Args[3]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
