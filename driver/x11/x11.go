@@ -54,8 +54,8 @@
 // Programs scroll by notches of the wheel, of a size of their own. [Options].PixelsPerNotch translates; the
 // default is what a notch moves in Debian's Chromium. Distances are rounded to the nearest notch, halves away from
 // 0, and the remainder counts in the next Scroll, for each axis, so that a sequence of any length is off by less
-// than a notch. The notches go one by one, at the pace of [Options].ScrollPace. A scroll that turns no notch, such as one by 0, moves the pointer and says to the logger, at level
-// info, that this was all.
+// than a notch. The notches go one by one, at the pace of [Options].ScrollPace. A scroll that turns no notch, such
+// as one by 0, moves the pointer and says to the logger, at level info, that this was all.
 package x11
 
 import (

@@ -262,14 +262,16 @@ func (f *Field) Ask(t testing.TB, question string, answer any) {
 // field has not changed for as long as no application takes for a key.
 func (f *Field) Take(t testing.TB, want string) (got string) {
 	t.Helper()
-	const patience, interval = 2 * time.Second, 5 * time.Millisecond
-	for changed := time.Now(); time.Since(changed) < patience; time.Sleep(interval) {
+	const patience, longest = 2 * time.Second, 100 * time.Millisecond
+	interval := time.Millisecond // longer and longer: one who is always asked does not get to anything else
+	for changed := time.Now(); time.Since(changed) < patience; interval = min(2*interval, longest) {
 		var now string
 		if f.Ask(t, "text", &now); now == want {
 			break
 		} else if now != got {
 			got, changed = now, time.Now()
 		}
+		time.Sleep(interval)
 	}
 	f.Ask(t, "take", &got)
 	return got
