@@ -27,8 +27,8 @@ var samples = []struct{ name, text string }{
 	{"combining", "e\u0301 a\u0300\u0327 n\u0303 x\u0336\u0302 Z\u0351\u036b \u1112\u1161\u11ab"},
 }
 
-// lines are for fields that take Return and Tab.
-const lines = "one\n\ttwo\n\n  three  \n"
+// manyLines are for fields that take Return and Tab.
+const manyLines = "one\n\ttwo\n\n  three  \n"
 
 func printable() string {
 	var all strings.Builder
@@ -84,7 +84,7 @@ func TestMatrix(t *testing.T) {
 			}
 			text := all.String()
 			if !kind.OneLine() {
-				text += lines
+				text += manyLines
 			}
 			for i, keyboard := range keyboards {
 				keyboard.Locks = locks[i%len(locks)]
