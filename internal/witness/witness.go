@@ -73,6 +73,7 @@ type Window struct {
 	id   xproto.Window
 	// mark is the property that sync changes, rules the one that says that setxkbmap has changed the layout.
 	mark, rules, protocols, ping xproto.Atom
+	closing                      chan struct{}
 	ended                        chan struct{}
 	closed                       sync.Once
 
@@ -94,7 +95,7 @@ func Open(display string) (*Window, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a window on display %q: %w", display, err)
 	}
-	w := &Window{x: x, root: xproto.Setup(x).DefaultScreen(x).Root, ended: make(chan struct{}), arrived: make(chan struct{})}
+	w := &Window{x: x, root: xproto.Setup(x).DefaultScreen(x).Root, closing: make(chan struct{}), ended: make(chan struct{}), arrived: make(chan struct{})}
 	if err := w.open(); err != nil {
 		x.Close()
 		return nil, fmt.Errorf("opening a window on display %q: %w", display, err)
@@ -200,7 +201,10 @@ func ForTest(t testing.TB, display string) *Window {
 
 // Close closes the window and waits for its goroutine.
 func (w *Window) Close() {
-	w.closed.Do(w.x.Close)
+	w.closed.Do(func() {
+		close(w.closing)
+		w.x.Close()
+	})
 	<-w.ended
 }
 
@@ -222,7 +226,10 @@ func (w *Window) note(event xgb.Event) {
 	if _, ok := event.(xproto.KeyPressEvent); ok && w.perKey > 0 {
 		perKey := w.perKey
 		w.mu.Unlock()
-		time.Sleep(perKey)
+		select {
+		case <-time.After(perKey):
+		case <-w.closing:
+		}
 		w.mu.Lock()
 		if w.readKeymap() != nil {
 			return
@@ -270,9 +277,12 @@ func (w *Window) note(event xgb.Event) {
 }
 
 // readKeymap reads the keyboard map, for what is written on the keys.
-func (w *Window) readKeymap() (err error) {
+func (w *Window) readKeymap() error {
 	setup := xproto.Setup(w.x)
-	w.keymap, err = xproto.GetKeyboardMapping(w.x, setup.MinKeycode, byte(setup.MaxKeycode-setup.MinKeycode+1)).Reply()
+	keymap, err := xproto.GetKeyboardMapping(w.x, setup.MinKeycode, byte(setup.MaxKeycode-setup.MinKeycode+1)).Reply()
+	if err == nil {
+		w.keymap = keymap
+	}
 	return err
 }
 
