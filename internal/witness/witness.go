@@ -1,5 +1,5 @@
 // Package witness is an X client that sees for itself what happens on a display: a plain window that writes down
-// every input event it gets. Tests of drivers ask it, so that no driver is its own judge.
+// every input event it gets. Tests of drivers ask it, and the benchmark, so that no driver is its own judge.
 package witness
 
 import (
