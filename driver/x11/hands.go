@@ -89,7 +89,7 @@ func (h *hands) turn(button byte, notches int) error {
 func (h *hands) releaseAll() error {
 	err := h.release(len(h.down))
 	if err == nil {
-		err = h.ward.Set(ward.State{Bound: h.ward.State().Bound})
+		err = h.ward.Set(ward.State{Bound: h.ward.State().Bound, Locked: h.ward.State().Locked})
 	}
 	if late := h.sink.Sync(); err == nil {
 		err = late

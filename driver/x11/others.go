@@ -19,12 +19,12 @@ import (
 
 // takePlace makes sure of a clean display and records this driver there.
 func (d *Driver) takePlace(k *desk) error {
-	place, left, err := ward.Claim(k.conn, keyboard.Unbind)
+	place, left, err := ward.Claim(k.conn, keyboard.Restore)
 	if err != nil {
 		return err
 	}
 	if !left.Empty() {
-		d.opts.Logger.Warn("cleared away what a driver that died left behind", "keys", left.Keys, "buttons", left.Buttons, "keycodes", left.Bound)
+		d.opts.Logger.Warn("cleared away what a driver that died left behind", "keys", left.Keys, "buttons", left.Buttons, "keycodes", left.Bound, "locks", left.Locked)
 	}
 	k.hands.ward = place
 	if err := d.lookForHeld(k.conn); err != nil {

@@ -38,7 +38,7 @@ type keymap struct {
 
 	bound  []xproto.Keycode // that have a meaning for now
 	reader focus.Window     // whose program looks them up
-	locks  byte             // modifiers that were locked and are not now
+	locked byte             // modifiers that were locked and are not now
 }
 
 // keyboard returns the state of the keyboard, and reads its map again when it has changed.
@@ -78,7 +78,9 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 		err = cmp.Or(err, k.hands.releaseAll()) // by the sink that pressed, lest robotgo's overtake it
 		k.hands.sink = sink
 	}()
-	k.liftLocks(state)
+	if err := k.liftLocks(state); err != nil {
+		return err
+	}
 	total, typed := 0, 0
 	for _, part := range parts {
 		total += len(part.Strokes)
@@ -158,14 +160,18 @@ func (k *desk) readBy(ctx context.Context, window focus.Window) error {
 	return k.keymap.focus.Still(window)
 }
 
-// liftLocks unlocks, until the end of the action, what would change the text.
-func (k *desk) liftLocks(state xkb.State) {
+// liftLocks unlocks, until the end of the action, what would change the text. The ward knows of it before.
+func (k *desk) liftLocks(state xkb.State) error {
 	obstacles := k.keys.Obstacles(state)
 	if obstacles == 0 || k.opts.DryRun != nil {
-		return
+		return nil
 	}
-	k.keymap.locks = state.Locked & obstacles
+	k.keymap.locked = state.Locked & obstacles
+	if _, err := k.hands.ward.Add(ward.State{Locked: k.keymap.locked}); err != nil {
+		return err
+	}
 	k.keymap.xkb.Lock(obstacles, 0)
+	return nil
 }
 
 // rebind gives keycodes new meanings, when the program has read all that had the old ones.
@@ -220,23 +226,21 @@ func (k *desk) settle(ctx context.Context) error {
 
 // putBack undoes at the end of an action, when nothing is down any more, what it did to the keyboard.
 func (k *desk) putBack(ctx context.Context) (err error) {
+	if len(k.keymap.bound) == 0 && k.keymap.locked == 0 {
+		return nil
+	}
 	if len(k.keymap.bound) > 0 {
 		if err = k.settle(ctx); ctx.Err() != nil {
 			short, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace/2) // The caller waits no longer than grace.
 			defer cancel()
 			err = k.settle(short)
 		}
-		late := keyboard.Unbind(k.conn, k.keymap.bound)
-		if late == nil {
-			k.keymap.bound = nil
-			late = k.hands.ward.Clear()
-		}
-		err = cmp.Or(err, late)
 	}
-	if k.keymap.locks != 0 {
-		k.keymap.xkb.Lock(k.keymap.locks, k.keymap.locks)
-		k.keymap.locks = 0
-		err = cmp.Or(err, k.conn.Sync())
+	if late := keyboard.Restore(k.conn, k.keymap.bound, k.keymap.locked); late != nil {
+		return cmp.Or(err, late)
 	}
-	return err
+	k.keymap.bound, k.keymap.locked = nil, 0
+	left := k.hands.ward.State() // what could not be released
+	left.Bound, left.Locked = nil, 0
+	return cmp.Or(err, k.hands.ward.Set(left))
 }

@@ -79,7 +79,7 @@ func Watch(ctx context.Context, displayName, driverName string) (err error) {
 	// robotgo has a connection of its own, of whose end nothing tells, and an event may be on its way there. The
 	// server takes it within a moment.
 	time.Sleep(settle)
-	_, err = ward.Recover(conn, keyboard.Unbind)
+	_, err = ward.Recover(conn, keyboard.Restore)
 	return err
 }
 

@@ -25,28 +25,32 @@ func Bind(x *xkb.Extension, bindings []Binding) error {
 	return nil
 }
 
-// Unbind makes keycodes empty again, which they were before they were bound. It may be over a connection, and in a
-// process, that did not bind them.
-func Unbind(conn *display.Conn, codes []xproto.Keycode) error {
+// Restore makes keycodes empty again, which they were before they were bound, and locks modifiers. It may be over a
+// connection, and in a process, that did neither bind nor unlock.
+func Restore(conn *display.Conn, bound []xproto.Keycode, locked byte) error {
 	x, err := xkb.Use(conn)
 	if err != nil {
-		return fmt.Errorf("emptying %d keycodes: %w", len(codes), err)
+		return fmt.Errorf("restoring the keyboard: %w", err)
 	}
 	keys := map[xproto.Keycode]xkb.Key{}
-	for _, code := range codes {
+	for _, code := range bound {
 		keys[code] = xkb.Key{}
 	}
 	if err := change(x, keys); err != nil {
-		return fmt.Errorf("emptying %d keycodes: %w", len(codes), err)
+		return fmt.Errorf("emptying %d keycodes: %w", len(keys), err)
 	}
-	return nil
+	x.Lock(locked, locked)
+	return conn.Sync()
 }
 
 // change changes keys by one request, as a window manager may need 45ms to take note of each. The request is about a
 // range of keys; those in between are set to what they are.
 func change(x *xkb.Extension, keys map[xproto.Keycode]xkb.Key) error {
+	if len(keys) == 0 {
+		return nil
+	}
 	m, err := x.Map(nil)
-	if err != nil || len(keys) == 0 {
+	if err != nil {
 		return err
 	}
 	first, last := xproto.Keycode(255), xproto.Keycode(0)

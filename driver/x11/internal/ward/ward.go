@@ -1,5 +1,5 @@
 // Package ward keeps a record, on the display itself, of what the driver may leave behind if it dies: keys and
-// buttons that may be down, and keycodes that were given a meaning. The server undoes none of that at the end of a
+// buttons that may be down, keycodes that were given a meaning, and locks that were lifted. The server undoes none of that at the end of a
 // connection. The record is written before the deed, so that whoever comes after, the watchdog or the next driver,
 // knows what to undo.
 //
@@ -36,6 +36,7 @@ const (
 	kindKey    = 1 << 8
 	kindButton = 2 << 8
 	kindBound  = 3 << 8
+	kindLocked = 4 << 8
 )
 
 // A State is what may be left behind. In each list the order is of no importance.
@@ -43,14 +44,15 @@ type State struct {
 	Keys    []xproto.Keycode // that may be down
 	Buttons []byte           // that may be down, by their X numbers
 	Bound   []xproto.Keycode // that were empty and may have symbols now
+	Locked  byte             // modifiers that were locked and may be no longer, as a mask of core events
 }
 
 // Empty reports whether there is nothing to undo.
-func (s State) Empty() bool { return len(s.Keys)+len(s.Buttons)+len(s.Bound) == 0 }
+func (s State) Empty() bool { return len(s.Keys)+len(s.Buttons)+len(s.Bound) == 0 && s.Locked == 0 }
 
 // union returns what is in either.
 func (s State) union(other State) State {
-	return State{merge(s.Keys, other.Keys), merge(s.Buttons, other.Buttons), merge(s.Bound, other.Bound)}
+	return State{merge(s.Keys, other.Keys), merge(s.Buttons, other.Buttons), merge(s.Bound, other.Bound), s.Locked | other.Locked}
 }
 
 func merge[T cmp.Ordered](a, b []T) []T {
@@ -71,6 +73,9 @@ func (s State) encode() []byte {
 	for _, code := range s.Bound {
 		words = append(words, kindBound|uint32(code))
 	}
+	if s.Locked != 0 {
+		words = append(words, kindLocked|uint32(s.Locked))
+	}
 	record := make([]byte, 4*len(words))
 	for i, word := range words {
 		xgb.Put32(record[4*i:], word)
@@ -90,6 +95,8 @@ func decode(record []byte) (s State) {
 			s.Buttons = append(s.Buttons, number)
 		case kind == kindBound && number >= firstKeycode:
 			s.Bound = append(s.Bound, xproto.Keycode(number))
+		case kind == kindLocked:
+			s.Locked |= number
 		}
 	}
 	return s
@@ -109,9 +116,9 @@ type Ward struct {
 
 // Claim takes a place for a driver that is connected by conn, until that connection ends. Before that it does what
 // [Recover] does, and returns what that was. The error wraps [driver.ErrUnsupported] when all places are taken.
-func Claim(conn *display.Conn, unbind Unbind) (w *Ward, found State, err error) {
+func Claim(conn *display.Conn, restore Restore) (w *Ward, found State, err error) {
 	err = alone(conn, func() error {
-		if found, err = recoverAll(conn, unbind); err != nil {
+		if found, err = recoverAll(conn, restore); err != nil {
 			return err
 		}
 		for number := range places {
@@ -174,7 +181,7 @@ func (w *Ward) Add(s State) (added bool, err error) {
 	if w == nil {
 		return false, nil
 	}
-	if contains(w.state.Keys, s.Keys) && contains(w.state.Buttons, s.Buttons) && contains(w.state.Bound, s.Bound) {
+	if contains(w.state.Keys, s.Keys) && contains(w.state.Buttons, s.Buttons) && contains(w.state.Bound, s.Bound) && s.Locked&^w.state.Locked == 0 {
 		return false, nil // as for nearly all characters of a text
 	}
 	return true, w.Set(w.state.union(s))
@@ -188,21 +195,21 @@ func contains[T comparable](many, few []T) bool {
 // Clear empties the record.
 func (w *Ward) Clear() error { return w.Set(State{}) }
 
-// An Unbind makes keycodes empty again.
-type Unbind func(*display.Conn, []xproto.Keycode) error
+// A Restore makes keycodes empty again and locks modifiers.
+type Restore func(conn *display.Conn, bound []xproto.Keycode, locked byte) error
 
 // Recover undoes what drivers that died have left behind, and returns what they recorded. Of the keys and buttons
 // it releases those that are down, with XTEST, which the caller has found to be there. A record stays when
 // something in between fails.
-func Recover(conn *display.Conn, unbind Unbind) (found State, err error) {
+func Recover(conn *display.Conn, restore Restore) (found State, err error) {
 	err = alone(conn, func() error {
-		found, err = recoverAll(conn, unbind)
+		found, err = recoverAll(conn, restore)
 		return err
 	})
 	return found, err
 }
 
-func recoverAll(conn *display.Conn, unbind Unbind) (found State, err error) {
+func recoverAll(conn *display.Conn, restore Restore) (found State, err error) {
 	var stale []xproto.Atom
 	for number := range places {
 		place, owner, err := lookUp(conn, number, true)
@@ -230,8 +237,8 @@ func recoverAll(conn *display.Conn, unbind Unbind) (found State, err error) {
 	if err := Release(conn, found.among(down)); err != nil {
 		return found, err
 	}
-	if len(found.Bound) > 0 {
-		if err := unbind(conn, found.Bound); err != nil {
+	if len(found.Bound) > 0 || found.Locked != 0 {
+		if err := restore(conn, found.Bound, found.Locked); err != nil {
 			return found, err
 		}
 	}

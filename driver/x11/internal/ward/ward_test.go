@@ -33,15 +33,15 @@ func connect(t *testing.T, server *xvfb.Server) *display.Conn {
 
 func claim(t *testing.T, conn *display.Conn) *ward.Ward {
 	t.Helper()
-	w, found, err := ward.Claim(conn, noUnbind)
+	w, found, err := ward.Claim(conn, noRestore)
 	if err != nil || !found.Empty() {
 		t.Fatalf("got %v, %v, want a place and nothing found", found, err)
 	}
 	return w
 }
 
-func noUnbind(_ *display.Conn, codes []xproto.Keycode) error {
-	return fmt.Errorf("asked to unbind %v", codes)
+func noRestore(_ *display.Conn, codes []xproto.Keycode, _ byte) error {
+	return fmt.Errorf("asked to restore %v", codes)
 }
 
 func press(t *testing.T, conn *display.Conn, kind, detail byte) {
@@ -66,7 +66,7 @@ func TestRecover(t *testing.T) {
 	server := xvfb.ForTest(t, 64, 64)
 	window := witness.ForTest(t, server.Display())
 	dead, other := connect(t, server), connect(t, server)
-	state := ward.State{Keys: []xproto.Keycode{37, 50, 38}, Buttons: []byte{1, 8}, Bound: []xproto.Keycode{248, 249}}
+	state := ward.State{Keys: []xproto.Keycode{37, 50, 38}, Buttons: []byte{1, 8}, Bound: []xproto.Keycode{248, 249}, Locked: xproto.ModMaskLock}
 	if err := claim(t, dead).Set(state); err != nil {
 		t.Fatal(err)
 	}
@@ -75,34 +75,35 @@ func TestRecover(t *testing.T) {
 	}
 	press(t, dead, xproto.ButtonPress, 1)
 	press(t, dead, xproto.ButtonPress, 8)
-	if found, err := ward.Recover(other, noUnbind); err != nil || !found.Empty() {
+	if found, err := ward.Recover(other, noRestore); err != nil || !found.Empty() {
 		t.Errorf("got %v, %v while the driver lives, want nothing", found, err)
 	}
 	end(t, dead)
 
 	broken := errors.New("broken")
-	if _, err := ward.Recover(other, func(*display.Conn, []xproto.Keycode) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("got %v, want the fault of unbinding", err)
+	if _, err := ward.Recover(other, func(*display.Conn, []xproto.Keycode, byte) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("got %v, want the fault of restoring", err)
 	}
 	var unbound []xproto.Keycode
-	w, found, err := ward.Claim(other, func(_ *display.Conn, codes []xproto.Keycode) error {
-		unbound = append(unbound, codes...)
+	var locked byte
+	w, found, err := ward.Claim(other, func(_ *display.Conn, codes []xproto.Keycode, mask byte) error {
+		unbound, locked = codes, mask
 		return nil
 	})
 	if err != nil || w == nil {
 		t.Fatal(err)
 	}
-	want := ward.State{Keys: []xproto.Keycode{37, 38, 50}, Buttons: []byte{1, 8}, Bound: []xproto.Keycode{248, 249}}
+	want := ward.State{Keys: []xproto.Keycode{37, 38, 50}, Buttons: []byte{1, 8}, Bound: []xproto.Keycode{248, 249}, Locked: xproto.ModMaskLock}
 	if got := fmt.Sprint(found); got != fmt.Sprint(want) {
 		t.Errorf("found %v, want %v", got, want)
 	}
-	if !slices.Equal(unbound, want.Bound) {
-		t.Errorf("unbound %v, want %v", unbound, want.Bound)
+	if !slices.Equal(unbound, want.Bound) || locked != want.Locked {
+		t.Errorf("unbound %v and locked %#x, want %v and %#x", unbound, locked, want.Bound, want.Locked)
 	}
 	if held, err := window.Held(); err != nil || !slices.Equal(held, []string{"Alt_L"}) {
 		t.Errorf("held %v, %v, want only what was not recorded", held, err)
 	}
-	if again, err := ward.Recover(other, noUnbind); err != nil || !again.Empty() {
+	if again, err := ward.Recover(other, noRestore); err != nil || !again.Empty() {
 		t.Errorf("got %v, %v the second time, want nothing", again, err)
 	}
 }
@@ -131,7 +132,7 @@ func TestAddAndClear(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	end(t, dead)
-	if found, err := ward.Recover(judge, noUnbind); err != nil || fmt.Sprint(found) != want {
+	if found, err := ward.Recover(judge, noRestore); err != nil || fmt.Sprint(found) != want {
 		t.Errorf("found %v, %v, want %s", found, err, want)
 	}
 
@@ -144,7 +145,7 @@ func TestAddAndClear(t *testing.T) {
 		t.Fatal(err)
 	}
 	end(t, dead)
-	if found, err := ward.Recover(judge, noUnbind); err != nil || !found.Empty() {
+	if found, err := ward.Recover(judge, noRestore); err != nil || !found.Empty() {
 		t.Errorf("found %v, %v after Clear, want nothing", found, err)
 	}
 }
@@ -161,11 +162,11 @@ func TestPlaces(t *testing.T) {
 		}
 		conns = append(conns, conn)
 	}
-	if w, _, err := ward.Claim(judge, noUnbind); w != nil || !errors.Is(err, driver.ErrUnsupported) {
+	if w, _, err := ward.Claim(judge, noRestore); w != nil || !errors.Is(err, driver.ErrUnsupported) {
 		t.Errorf("got %v, %v, want a ninth driver refused", w, err)
 	}
 	end(t, conns[3])
-	w, found, err := ward.Claim(judge, noUnbind)
+	w, found, err := ward.Claim(judge, noRestore)
 	if err != nil || w == nil {
 		t.Fatal(err)
 	}
@@ -194,7 +195,7 @@ func TestNonsense(t *testing.T) {
 		{"text", xproto.AtomString, 8, []byte("keys and buttons")},
 		{"bytes", xproto.AtomCardinal, 8, []byte{37, 1, 0, 0}},
 		{"another type", xproto.AtomAtom, 32, []byte{37, 1, 0, 0}},
-		{"unknown kind", xproto.AtomCardinal, 32, []byte{37, 0, 0, 0, 37, 4, 0, 0, 37, 1, 1, 0}},
+		{"unknown kind", xproto.AtomCardinal, 32, []byte{37, 0, 0, 0, 37, 9, 0, 0, 37, 1, 1, 0}},
 		{"no such numbers", xproto.AtomCardinal, 32, []byte{7, 1, 0, 0, 0, 2, 0, 0, 7, 3, 0, 0}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -203,7 +204,7 @@ func TestNonsense(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if found, err := ward.Recover(judge, noUnbind); err != nil || !found.Empty() {
+			if found, err := ward.Recover(judge, noRestore); err != nil || !found.Empty() {
 				t.Errorf("found %v, %v, want nothing", found, err)
 			}
 		})
