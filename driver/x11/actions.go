@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"image"
 	"math"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -110,7 +111,7 @@ func (d *Driver) Drag(ctx context.Context, a driver.Drag) error {
 		if err := k.moveHolding(held, a.Path[0]); err != nil {
 			return err
 		}
-		if err := k.stillAt(a.Path[0]); err != nil {
+		if err := k.stillAt(ctx, a.Path[0]); err != nil {
 			return err
 		}
 		if err := k.hands.press(left); err != nil {
@@ -125,7 +126,7 @@ func (d *Driver) Drag(ctx context.Context, a driver.Drag) error {
 		if err := k.hands.pause(ctx, d.opts.Hold); err != nil {
 			return err
 		}
-		if err := k.stillAt(a.Path[len(a.Path)-1]); err != nil {
+		if err := k.stillAt(ctx, a.Path[len(a.Path)-1]); err != nil {
 			return err // The button goes up where the pointer is: there is no way to take back a drag.
 		}
 		return k.hands.release(1)
@@ -180,7 +181,7 @@ func (d *Driver) Scroll(ctx context.Context, a driver.Scroll) error {
 		if err := k.moveHolding(held, at); err != nil {
 			return err
 		}
-		if err := k.stillAt(at); err != nil {
+		if err := k.stillAt(ctx, at); err != nil {
 			return err
 		}
 		down, err := k.scroll(ctx, &k.owed.y, a.ScrollY, wheelUp, wheelDown)
@@ -266,15 +267,16 @@ func (k *desk) moveHolding(held []thing, to image.Point) error {
 	if err := k.hands.press(held...); err != nil {
 		return err
 	}
-	if from == to {
+	// What the server says is not enough: a motion may be waiting for a window manager that has frozen the pointer.
+	if from == to && (k.hands.aim == to || !k.hands.aimed) {
 		return nil
 	}
-	return k.hands.sink.Move(to)
+	return k.hands.move(to)
 }
 
 // click presses and releases a button, if the pointer is where it was put.
 func (k *desk) click(ctx context.Context, button thing, at image.Point, double bool) error {
-	if err := k.stillAt(at); err != nil {
+	if err := k.stillAt(ctx, at); err != nil {
 		return err
 	}
 	if err := k.hands.press(button); err != nil {
@@ -302,16 +304,19 @@ func (k *desk) letClickAge(ctx context.Context, at image.Point, double bool) err
 	return sleep(ctx, k.opts.DoubleClickTime-age)
 }
 
-// follow moves along a path in steps, at an even speed. The points of the path are all visited.
+// follow moves along a path in steps, at an even speed. The points of the path are all visited. Where it turns it rests
+// until programs have seen that: GTK looks at the last of the motions of a frame only, and would cut the corner.
 func (k *desk) follow(ctx context.Context, path []image.Point) error {
+	const frame = 20 * time.Millisecond // a little more than a 60th of a second
+	path = slices.Compact(slices.Clone(path))
 	step := float64(k.opts.DragStep)
 	var since float64 // the way since the last pause
 	for i, to := range path[1:] {
 		from := path[i]
-		distance := math.Hypot(float64(to.X-from.X), float64(to.Y-from.Y))
-		steps := int(math.Ceil(distance / step)) // none where the pointer already is
+		distance := length(to.Sub(from))
+		steps := int(math.Ceil(distance / step))
 		for s := 1; s <= steps; s++ {
-			if err := k.hands.sink.Move(between(from, to, s, steps)); err != nil {
+			if err := k.hands.move(between(from, to, s, steps)); err != nil {
 				return err
 			}
 			if since += distance / float64(steps); since < step && ctx.Err() == nil {
@@ -322,8 +327,21 @@ func (k *desk) follow(ctx context.Context, path []image.Point) error {
 				return err
 			}
 		}
+		if i+2 < len(path) && turns(from, to, path[i+2]) {
+			if err := k.hands.pause(ctx, frame); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+func length(v image.Point) float64 { return math.Hypot(float64(v.X), float64(v.Y)) }
+
+// turns reports whether the way over b is a corner, of more than 30 degrees, and not a stroke or a curve.
+func turns(a, b, c image.Point) bool {
+	u, v := b.Sub(a), c.Sub(b)
+	return float64(u.X*v.X+u.Y*v.Y) < math.Cos(math.Pi/6)*length(u)*length(v)
 }
 
 // between is the point after s of n equal steps; the last one is exactly b.

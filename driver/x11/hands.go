@@ -2,6 +2,7 @@ package x11
 
 import (
 	"context"
+	"image"
 	"time"
 
 	"github.com/deskagent/deskagent/driver/x11/internal/event"
@@ -17,6 +18,9 @@ type hands struct {
 	// apart says that the sink has a connection of its own, whose events may overtake the ward's requests.
 	apart bool
 	down  []thing // in the order of the presses
+	// aim is where the pointer was last sent to, if at all.
+	aim   image.Point
+	aimed bool
 }
 
 // A thing is a key, or a button when its number is not 0.
@@ -75,6 +79,12 @@ func (h *hands) release(n int) (first error) {
 		}
 	}
 	return first
+}
+
+// move sends the pointer to a point.
+func (h *hands) move(to image.Point) error {
+	h.aim, h.aimed = to, true
+	return h.sink.Move(to)
 }
 
 // turn turns the wheel by some notches.

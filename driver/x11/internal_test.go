@@ -172,3 +172,14 @@ func TestBetween(t *testing.T) {
 		t.Errorf("got %v half-way, want %v", got, want)
 	}
 }
+
+func TestTurns(t *testing.T) {
+	a, b := image.Pt(0, 0), image.Pt(100, 0)
+	for c, want := range map[image.Point]bool{
+		{X: 200, Y: 0}: false, {X: 200, Y: 57}: false, {X: 200, Y: 58}: true, {X: 200, Y: -58}: true, {X: 100, Y: 1}: true, {X: 0, Y: 0}: true,
+	} {
+		if got := turns(a, b, c); got != want {
+			t.Errorf("%v, %v, %v: got %v, want %v", a, b, c, got, want)
+		}
+	}
+}

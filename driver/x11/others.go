@@ -115,16 +115,25 @@ func (k *desk) end(ctx context.Context) error {
 	return err
 }
 
-// stillAt makes sure, just before something is done there, that the pointer is where it was put.
-func (k *desk) stillAt(at image.Point) error {
+// stillAt makes sure, just before something is done there, that the pointer is where it was put. It gives a window
+// manager time that has frozen the pointer at a press, to look at it first: motion waits meanwhile.
+func (k *desk) stillAt(ctx context.Context, at image.Point) error {
 	if k.opts.DryRun != nil {
 		return nil // It was not moved.
 	}
-	in, err := k.conn.Input()
-	if err == nil && in.Pointer != at {
-		err = fmt.Errorf("%w: it is at %v, not at %v", driver.ErrInterference, in.Pointer, at)
+	const patience, interval = 200 * time.Millisecond, time.Millisecond
+	for deadline := time.Now().Add(patience); ; {
+		in, err := k.conn.Input()
+		if err != nil || in.Pointer == at {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w: it is at %v, not at %v", driver.ErrInterference, in.Pointer, at)
+		}
+		if err := sleep(ctx, interval); err != nil {
+			return err
+		}
 	}
-	return err
 }
 
 // modifiersAmong returns the keys of a list that are modifiers. The lock keys are not: they are down for a moment

@@ -141,9 +141,10 @@ type Options struct {
 	// click waits until a click before it at the same place is older, lest the two become a triple click; so does
 	// a click after a double click. Default 500ms.
 	DoubleClickTime time.Duration
-	// DragStep is how far apart, in pixels, the points of a drag's motion are, at most. Default 8.
+	// DragStep is how far apart, in pixels, the points of a drag's motion are, at most. Default 8. With a single step
+	// GTK begins no drag and no selection.
 	DragStep int
-	// DragPace is how long the pointer takes for one DragStep. Default 3ms.
+	// DragPace is how long the pointer takes for one DragStep. Default 3ms. Without a pace Chromium drops nothing.
 	DragPace time.Duration
 	// PixelsPerNotch is how many pixels of a Scroll make one notch of the wheel. Default 120, which is how far one
 	// notch moves a page in Chromium 156 of Debian 12.
