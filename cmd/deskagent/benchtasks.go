@@ -257,10 +257,10 @@ func do(ctx context.Context, d driver.Driver, a driver.Action) error {
 	return err
 }
 
-// onDisplay is a command on a display.
+// onDisplay is a command on a display. In another locale xdotool does not read UTF-8.
 func onDisplay(ctx context.Context, display string, argv ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), "DISPLAY="+display)
+	cmd.Env = append(os.Environ(), "DISPLAY="+display, "LC_ALL=C.UTF-8")
 	return cmd
 }
 
