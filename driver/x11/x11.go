@@ -37,7 +37,8 @@
 // Keys and characters are found on the keyboard map that is in force, in its group, with Shift and AltGr where they
 // need them. A character alone types itself: "A" presses Shift and a. Together with a modifier a letter is its key, and
 // another character brings the Shift it needs: ["CTRL","C"] is Ctrl+C and ["CTRL","+"] is, on a US keyboard,
-// Ctrl+Shift+equal. On a layout without Latin letters ["CTRL","C"] is the key that has c in another group.
+// Ctrl+Shift+equal. Where the group in force has no Latin letters ["CTRL","C"] is the key that has c in another group;
+// where none has, it is a key made for the chord, which Chromium, unlike GTK, does not take for a shortcut.
 //
 // What the map lacks, be it F13 or a character of another script, is put on keycodes that mean nothing, for the time
 // of the action: a text takes any Unicode characters but control characters, of which there are only newline, for

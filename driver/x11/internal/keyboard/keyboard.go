@@ -178,8 +178,9 @@ func (m *Map) Chord(symbols []driver.Key, state xkb.State) (chord []Stroke, bind
 			stroke, ok = m.inAnyGroup(symbol)
 		}
 		if !ok && !symbol.Modifier() && len(bindings) < len(m.empty) {
-			bindings = append(bindings, Binding{m.empty[len(bindings)], [2]driver.Key{symbol, symbol}})
-			stroke, ok = Stroke{Code: bindings[len(bindings)-1].Code, Symbol: symbol}, true
+			var b Binding
+			b, stroke = m.newKey(m.empty[len(bindings)], symbol)
+			bindings, ok = append(bindings, b), true
 		}
 		if !ok {
 			return nil, nil, fmt.Errorf("key %v: %w by this keyboard map", symbol, driver.ErrUnsupported)
@@ -202,6 +203,22 @@ func (m *Map) Chord(symbols []driver.Key, state xkb.State) (chord []Stroke, bind
 		chord = append(chord, stroke)
 	}
 	return chord, bindings, nil
+}
+
+// newKey makes a key for a chord out of a keycode. A letter gets both of its cases, as programs know a shortcut by the
+// small one.
+func (m *Map) newKey(code xproto.Keycode, symbol driver.Key) (Binding, Stroke) {
+	b, stroke := Binding{code, [2]driver.Key{symbol, symbol}}, Stroke{Code: code}
+	r, isCharacter := symbol.Rune()
+	if lower, upper := unicode.ToLower(r), unicode.ToUpper(r); isCharacter && lower != upper && m.shift.mask != 0 {
+		b.Symbols[0], _ = driver.RuneKey(lower)
+		b.Symbols[1], _ = driver.RuneKey(upper)
+		if r == upper {
+			stroke.Mods = m.shift.mask
+		}
+	}
+	stroke.Symbol = b.Symbols[0]
+	return b, stroke
 }
 
 // inAnyGroup finds the key that has a character bare, a letter in its small form.

@@ -144,7 +144,8 @@ func TestChord(t *testing.T) {
 		{"ctrl ¦", xkb.State{}, "16 15 24 19 "}, {"altgr shift ¦", xkb.State{}, "24 15 19 "},
 		{"a ctrl", xkb.State{}, "10 16 "}, {"ctrl ctrl", xkb.State{}, "one key"}, {"a A", xkb.State{}, "one key"},
 		{"ctrl C", xkb.State{Group: 1}, "16 28 "}, {"ctrl c", xkb.State{Group: 1}, "16 28 "}, // where it is in the other group
-		{"c", xkb.State{Group: 1}, "20 20=cc"}, {"ctrl z", xkb.State{Group: 1}, "16 20 20=zz"},
+		{"c", xkb.State{Group: 1}, "20 20=cC"}, {"C", xkb.State{Group: 1}, "15 20 20=cC"},
+		{"ctrl z", xkb.State{Group: 1}, "16 20 20=zZ"}, {"ctrl Z", xkb.State{Group: 1}, "16 20 20=zZ"}, {"ctrl shift Z", xkb.State{Group: 1}, "16 15 20 20=zZ"}, {"中", xkb.State{}, "20 20=中中"},
 		{"F13", xkb.State{}, "20 20=F13F13"}, {"ctrl F13 F14", xkb.State{}, "16 20 25 20=F13F13 25=F14F14"},
 		{"F13 F13", xkb.State{}, "20 25 20=F13F13 25=F13F13"}, {"F13 F14 F15", xkb.State{}, "key F15: not supported"}, {"hyper a", xkb.State{}, "key Hyper_L: not supported"},
 	}
