@@ -1,7 +1,6 @@
 package x11_test
 
 import (
-	"image"
 	"strings"
 	"testing"
 	"time"
@@ -81,30 +80,4 @@ func TestKeysNotOnTheMap(t *testing.T) {
 			t.Error("after a click the keyboard is not as it was")
 		}
 	})
-}
-
-// TestClickAfterText checks that a text of another script does not keep the window manager, which looks at each new
-// keyboard map, from passing on the click that comes next.
-func TestClickAfterText(t *testing.T) {
-	r := newRoom(t, apptest.Chromium, x11.SinkXTEST)
-	var targets []image.Point
-	r.field.Ask(t, "targets", &targets)
-	if err := r.Type(t.Context(), driver.Type{Text: strings.Repeat("Привет мир", 10)}); err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	if err := r.Click(t.Context(), driver.Click{X: targets[0].X, Y: targets[0].Y, Button: driver.ButtonLeft}); err != nil {
-		t.Fatal(err)
-	}
-	// On a machine that does nothing else it takes 0.2s; drivers that change the map for each character make it many seconds.
-	const most = time.Second
-	var clicks []int
-	for len(clicks) == 0 || clicks[0] == 0 {
-		if time.Since(start) > most {
-			t.Fatalf("the click has not arrived within %v", most)
-		}
-		time.Sleep(glance)
-		r.field.Ask(t, "clicks", &clicks)
-	}
-	t.Logf("the click arrived within %v", time.Since(start))
 }
