@@ -48,9 +48,6 @@ import (
 	"github.com/deskagent/deskagent/toolset"
 )
 
-// WindowSize is the size of the practice application's window in screen pixels.
-var WindowSize = app.Size
-
 // Options describes an exercise. The zero Options is one on a private display of 1280x800 pixels.
 type Options struct {
 	// Display is the X display to work on, such as ":3". Empty means a private one, of Width by Height pixels, zero
@@ -59,7 +56,8 @@ type Options struct {
 	Width, Height int
 	// View says how pictures for the model are made from the screen.
 	View scaling.View
-	// At is the upper left corner of the window in screen space; nil puts it in the middle of what the model sees.
+	// At is the upper left corner of the window, of 1000x640 pixels, in screen space; nil puts it in the middle of
+	// what the model sees. It has to fit in there.
 	At *image.Point
 	// Seed chooses what the application demands; zero means a random seed, which the report tells.
 	Seed uint64
@@ -293,8 +291,8 @@ func (s *stage) openModel(d driver.Driver) (err error) {
 
 // play lets the model work and checks what came of it.
 func (s *stage) play(ctx context.Context, cancel context.CancelCauseFunc) {
-	watched := make(chan struct{})
-	over := make(chan struct{})
+	// An application that ends by itself ends the run.
+	watched, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
 		select {

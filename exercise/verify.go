@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -190,10 +191,9 @@ func consistent(events []app.Event) error {
 
 // A reader goes through events.
 type reader struct {
-	events   []app.Event
-	pointer  image.Point // where the last event was
-	distance image.Point // that was to be scrolled so far, in pixels
-	notches  image.Point // that were scrolled so far
+	events  []app.Event
+	pointer image.Point // where the last event was
+	owed    image.Point // pixels scrolled so far beyond the last notch
 }
 
 func (r *reader) peek() (app.Event, bool) {
@@ -226,13 +226,6 @@ func (r *reader) motions() []app.Event {
 
 // action reads the events of one action.
 func (r *reader) action(action driver.Action) error {
-	switch action.(type) {
-	case driver.Scroll, driver.Screenshot, driver.Wait: // A scroll may be to come.
-	default:
-		if e, ok := r.peek(); ok && e.Kind == app.ButtonPress && wheel[e.Detail] != (image.Point{}) {
-			return fmt.Errorf("got %s after %w", describe(e), r.offBy())
-		}
-	}
 	switch a := action.(type) {
 	case driver.Click:
 		return r.holding(a.Keys, func(held uint16) error { return r.click(xButtons[a.Button], image.Pt(a.X, a.Y), held) })
@@ -345,40 +338,25 @@ func (r *reader) drag(path []image.Point, held uint16) error {
 	return r.button(app.ButtonRelease, 1, path[len(path)-1], held)
 }
 
-// wheel is the directions in which the buttons of the wheel scroll.
-var wheel = map[int]image.Point{4: {Y: -1}, 5: {Y: 1}, 6: {X: -1}, 7: {X: 1}}
-
-// offBy says how far it was scrolled.
-func (r *reader) offBy() error {
-	return fmt.Errorf("%v notches so far for %v pixels, a notch being %d", r.notches, r.distance, pixelsPerNotch)
-}
-
-// scroll reads notches of the wheel. Over all scrolling so far they are to be off the distance by less than one. When
-// that is so, the notch that comes next may be of the next scroll at the same place: nothing lies between the two.
+// scroll reads the notches of the wheel that all scrolling so far makes, to the nearest, halves away from 0, without
+// those that were there before; up and down come first.
 func (r *reader) scroll(a driver.Scroll, held uint16) error {
-	r.motions()
-	r.distance = r.distance.Add(image.Pt(a.ScrollX, a.ScrollY))
-	for {
-		e, ok := r.peek()
-		step, turned := wheel[e.Detail]
-		if !ok || e.Kind != app.ButtonPress || !turned {
-			break
+	for _, axis := range []struct {
+		distance      int
+		owed          *int
+		back, forward int
+	}{{a.ScrollY, &r.owed.Y, 4, 5}, {a.ScrollX, &r.owed.X, 6, 7}} {
+		*axis.owed += axis.distance
+		notches, button := int(math.Round(float64(*axis.owed)/pixelsPerNotch)), axis.forward
+		*axis.owed -= notches * pixelsPerNotch
+		if notches < 0 {
+			notches, button = -notches, axis.back
 		}
-		left := r.distance.Sub(r.notches.Mul(pixelsPerNotch))
-		isNext := max(left.X, -left.X, left.Y, -left.Y) < pixelsPerNotch
-		if a.ScrollX*step.X+a.ScrollY*step.Y <= 0 && !isNext {
-			return fmt.Errorf("got %s, which is the wrong way", describe(e))
+		for n := range notches {
+			if err := r.click(button, image.Pt(a.X, a.Y), held); err != nil {
+				return fmt.Errorf("notch %d of %d: %w", n+1, notches, err)
+			}
 		}
-		if left.X*step.X+left.Y*step.Y <= 0 {
-			break
-		}
-		if err := r.click(e.Detail, image.Pt(a.X, a.Y), held); err != nil {
-			return err
-		}
-		r.notches = r.notches.Add(step)
-	}
-	if off := r.distance.Sub(r.notches.Mul(pixelsPerNotch)); max(off.X, -off.X, off.Y, -off.Y) >= pixelsPerNotch {
-		return r.offBy()
 	}
 	return nil
 }

@@ -204,7 +204,7 @@ func (st *stage) leave(ctx context.Context, r rule) {
 		return
 	}
 	st.cancel(errStopped)
-	if ctx != nil && context.Cause(ctx) != errStopped {
+	if context.Cause(ctx) != errStopped {
 		st.t.Errorf("got the cause %v in the context, want %v", context.Cause(ctx), errStopped)
 	}
 }
@@ -303,7 +303,9 @@ func (st *stage) observe(d toolset.Diagnostic) {
 	n := st.count("observer")
 	for _, r := range st.s.Observer {
 		if max(r.Nth, 1) == n {
-			st.leave(nil, r)
+			if r.Cancel {
+				st.cancel(errStopped)
+			}
 			if r.Raise {
 				panic(errObserver)
 			}

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/deskagent/deskagent/internal/witness"
@@ -156,8 +155,6 @@ const (
 	dragCall = `{"id":"r1","object":"response","status":"completed","output":[{"type":"computer_call","id":"cu_1","call_id":"call_1",` +
 		`"status":"completed","actions":[{"type":"drag","keys":["SHIFT"],"path":[{"x":0,"y":0},{"x":600,"y":400},{"x":0,"y":0},{"x":600,"y":400},` +
 		`{"x":0,"y":0},{"x":600,"y":400},{"x":0,"y":0},{"x":600,"y":400},{"x":0,"y":0},{"x":600,"y":400},{"x":0,"y":0}]}]}]}`
-	clickCall = `{"id":"r1","object":"response","status":"completed","output":[{"type":"computer_call","id":"cu_1","call_id":"call_1",` +
-		`"status":"completed","actions":[{"type":"click","button":"left","x":10,"y":20}]}]}`
 	doneMessage = `{"id":"r2","object":"response","status":"completed","output":[{"type":"message","id":"msg_1","role":"assistant",` +
 		`"status":"completed","content":[{"type":"output_text","text":"Done.","annotations":[]}]}]}`
 )
@@ -210,74 +207,5 @@ func TestInterrupt(t *testing.T) {
 	}
 	if held, err := window.Held(); err != nil || len(held) > 0 {
 		t.Errorf("got %v, %v, want nothing held", held, err)
-	}
-}
-
-// TestPrompt answers the questions of run on a terminal of its own.
-func TestPrompt(t *testing.T) {
-	tests := []struct {
-		name, answers string
-		code, clicks  int
-	}{
-		{"yes to both", "yy", exitDone, 1},
-		{"no", "n", exitDeclined, 0},
-		{"yes to the click, no to the picture", "yn", exitDeclined, 1},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			server, window := guest(t)
-			api := serveAPI(t.Cleanup, []string{clickCall, doneMessage})
-			cmd := deskagent(t, server.Display(), api.URL, "run", "click")
-			var output, errors bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &output, &errors
-			// Its controlling terminal; the standard streams stay what they are.
-			terminal, far, err := pty.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer terminal.Close()
-			cmd.Stdin = far
-			cmd.SysProcAttr = controllingTerminal()
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			far.Close()
-			var shown strings.Builder
-			buf := make([]byte, 4096)
-			for _, answer := range test.answers {
-				for !strings.HasSuffix(shown.String(), "everything: ") {
-					n, err := terminal.Read(buf)
-					shown.Write(buf[:n])
-					if err != nil {
-						t.Fatalf("%v after %q\n%s", err, shown.String(), errors.String())
-					}
-				}
-				fmt.Fprintf(&shown, "%c\n", answer)
-				fmt.Fprintf(terminal, "%c\n", answer)
-			}
-			cmd.Wait()
-			if got := cmd.ProcessState.ExitCode(); got != test.code {
-				t.Errorf("got exit code %d, want %d:\n%s", got, test.code, errors.String())
-			}
-			if test.code == exitDone && output.String() != "Done.\n" {
-				t.Errorf("got %q on standard output", output.String())
-			}
-			if want := "click the left button at (10,20)"; !strings.Contains(shown.String(), want) {
-				t.Errorf("got %q, want %q shown", shown.String(), want)
-			}
-			events, err := window.Events()
-			if err != nil {
-				t.Fatal(err)
-			}
-			clicks := 0
-			for _, e := range events {
-				if e.Kind == witness.ButtonDown {
-					clicks++
-				}
-			}
-			if clicks != test.clicks {
-				t.Errorf("got %d clicks, want %d", clicks, test.clicks)
-			}
-		})
 	}
 }

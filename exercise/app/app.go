@@ -173,6 +173,7 @@ func (a *App) run(ctx context.Context, shown chan<- struct{}) error {
 	asked := 0
 	a.desk.paint(picture)
 	a.window.paint(picture.RGBA)
+	painted := a.desk.visible
 	for {
 		var effect effect
 		select {
@@ -238,9 +239,11 @@ func (a *App) run(ctx context.Context, shown chan<- struct{}) error {
 				return err
 			}
 		}
-		if len(a.window.events) == 0 { // a burst of events is painted once
+		// A burst of events is painted once.
+		if len(a.window.events) == 0 && a.desk.visible != painted {
 			a.desk.paint(picture)
 			a.window.paint(picture.RGBA)
+			painted = a.desk.visible
 		}
 	}
 }

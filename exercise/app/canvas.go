@@ -11,6 +11,7 @@ import (
 	"golang.org/x/image/font/gofont/gomedium"
 	"golang.org/x/image/font/gofont/gomono"
 	"golang.org/x/image/font/gofont/goregular"
+	"golang.org/x/image/font/opentype"
 	"golang.org/x/image/math/fixed"
 
 	"github.com/deskagent/deskagent/exercise/internal/palette"
@@ -19,15 +20,14 @@ import (
 // The look: white cards on a light ground, ink for what matters, grey for what explains. The only loud colours are
 // those of the marks.
 var (
-	ground   = color.RGBA{0xf1, 0xf3, 0xf7, 0xff}
-	surface  = color.RGBA{0xff, 0xff, 0xff, 0xff}
-	sunken   = color.RGBA{0xf8, 0xf9, 0xfb, 0xff}
-	line     = color.RGBA{0xda, 0xde, 0xe6, 0xff}
-	ink      = color.RGBA{0x1f, 0x25, 0x33, 0xff}
-	grey     = color.RGBA{0x6b, 0x72, 0x80, 0xff}
-	accent   = color.RGBA{0x3b, 0x5b, 0xdb, 0xff}
-	tint     = color.RGBA{0xe4, 0xe9, 0xfc, 0xff}
-	positive = color.RGBA{0x1b, 0x7f, 0x3d, 0xff}
+	ground  = color.RGBA{0xf1, 0xf3, 0xf7, 0xff}
+	surface = color.RGBA{0xff, 0xff, 0xff, 0xff}
+	sunken  = color.RGBA{0xf8, 0xf9, 0xfb, 0xff}
+	line    = color.RGBA{0xda, 0xde, 0xe6, 0xff}
+	ink     = color.RGBA{0x1f, 0x25, 0x33, 0xff}
+	grey    = color.RGBA{0x6b, 0x72, 0x80, 0xff}
+	accent  = color.RGBA{0x3b, 0x5b, 0xdb, 0xff}
+	tint    = color.RGBA{0xe4, 0xe9, 0xfc, 0xff}
 )
 
 // faces are the typefaces of the window.
@@ -37,9 +37,24 @@ type faces struct {
 
 func newFaces() *faces {
 	return &faces{
-		title: newTypeface(gobold.TTF, 21), strong: newTypeface(gomedium.TTF, 14), text: newTypeface(goregular.TTF, 14),
-		small: newTypeface(goregular.TTF, 12), mono: newTypeface(gomono.TTF, 14),
+		title: newFace(gobold.TTF, 21), strong: newFace(gomedium.TTF, 14), text: newFace(goregular.TTF, 14),
+		small: newFace(goregular.TTF, 12), mono: newFace(gomono.TTF, 14),
 	}
+}
+
+// newFace returns a face of one of the Go fonts, so many pixels high. They are part of the program, so it is no use to
+// report that one is broken.
+func newFace(ttf []byte, pixels float64) font.Face {
+	parsed, err := opentype.Parse(ttf)
+	if err != nil {
+		panic(err)
+	}
+	// At 72 dots an inch a point is a pixel. Full hinting makes equal characters look equal.
+	face, err := opentype.NewFace(parsed, &opentype.FaceOptions{Size: pixels, DPI: 72, Hinting: font.HintingFull})
+	if err != nil {
+		panic(err)
+	}
+	return face
 }
 
 // A canvas draws shapes and text on a picture, in its coordinates.

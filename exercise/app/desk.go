@@ -43,22 +43,27 @@ var tasks = []palette.Kind{
 // A desk is the state of the window and the rules by which it changes. It knows neither X nor how it looks.
 type desk struct {
 	challenge Challenge
-	record    Record
+	visible
 
-	edit     *string // the text that has the focus: &record.Text, &record.Notes or nil
-	replace  bool    // all of it is selected: what is typed next replaces it
-	firstRow int     // of the list
-	scrolled int     // pixels of the gallery to the left of what shows
-	menu     image.Rectangle
-	armed    press // the button that is down, with what it was pressed on
-	last     press // the last press of the left button, for double clicks
-	busy     bool  // the slow task is running
-	saved    bool  // the record was written when everything was done
+	replace bool  // all of the text with the focus is selected: what is typed next replaces it
+	armed   press // the button that is down, with what it was pressed on
+	last    press // the last press of the left button, for double clicks
 
 	grabbed bool // the slider's handle follows the pointer
 	grip    int  // from the handle's centre to where it is held
 	motions int  // during this drag
 	origin  int  // the slider's value before it
+}
+
+// visible is the state that shows. As long as it is the same, by ==, the window looks the same.
+type visible struct {
+	record   Record
+	edit     *string // the text that has the focus: &record.Text, &record.Notes or nil
+	firstRow int     // of the list
+	scrolled int     // pixels of the gallery to the left of what shows
+	menu     image.Rectangle
+	busy     bool // the slow task is running
+	saved    bool // the record was written when everything was done
 }
 
 // A press is a button on its way down or up.
@@ -79,7 +84,7 @@ const (
 )
 
 func newDesk(c Challenge) *desk {
-	return &desk{challenge: c, scrolled: galleryStart * cellWidth}
+	return &desk{challenge: c, visible: visible{scrolled: galleryStart * cellWidth}}
 }
 
 // done reports whether a task is done.

@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"image"
+	"slices"
 	"strings"
 
 	"github.com/deskagent/deskagent/exercise/internal/palette"
@@ -260,7 +261,13 @@ func (d *desk) paintTiles(c canvas) {
 	p := c.card(contextCard, "Menu", "right-click for more")
 	code := d.challenge.Menu[d.challenge.Choice]
 	c.mark(p, palette.Mark{Kind: palette.Context, Lamp: d.lamp(palette.Context), Text: code})
-	c.write(p.Add(image.Pt(0, 46)), c.small, grey, fmt.Sprintf("choose  %s %s", code, menuNames[d.challenge.Choice]))
+	c.write(p.Add(image.Pt(0, 44)), c.small, grey, fmt.Sprintf("choose  %s %s", code, menuNames[d.challenge.Choice]))
+	if chosen := slices.Index(d.challenge.Menu, d.record.Choice); chosen >= 0 {
+		c.write(p.Add(image.Pt(0, 204)), c.small, ink, fmt.Sprintf("last chosen: %s", menuNames[chosen]))
+	}
+	for i, width := range []int{200, 176, 188, 120, 0, 196, 148} { // something to right-click on
+		c.box(rect(p.X, p.Y+66+i*18, width, 6).Intersect(contextCard), min(3, width/2), ground)
+	}
 }
 
 func (d *desk) paintMenu(c canvas) {

@@ -187,7 +187,7 @@ func (w *window) paint(picture *image.RGBA) {
 		}
 		xproto.PutImage(w.conn, xproto.ImageFormatZPixmap, xproto.Drawable(w.pixmap), w.gc, uint16(Size.X), uint16(n), 0, int16(y), 0, 24, data)
 	}
-	copy(w.shown.Pix, picture.Pix)
+	copy(w.shown.Pix[first*picture.Stride:], picture.Pix[first*picture.Stride:last*picture.Stride])
 	w.expose(image.Rect(0, first, Size.X, last))
 }
 

@@ -61,13 +61,13 @@ const (
 
 // A mind is what the model remembers between looks.
 type mind struct {
-	tasks  map[palette.Kind]*memory
+	tasks  map[palette.Kind]*taskMemory
 	menu   string // the item to choose once the menu shows
 	looked int    // pictures looked at in a row with nothing to be done
 }
 
-// A memory is about one task.
-type memory struct {
+// A taskMemory is about one task.
+type taskMemory struct {
 	tries int
 	// pending counts the pictures to come in which the last try may not show yet.
 	pending int
@@ -80,83 +80,92 @@ type scrolling struct {
 	same      int    // pictures in a row with these items
 	back      bool   // scroll up or left
 	reversals int
-	begun     bool
 }
 
-func newMind() *mind { return &mind{tasks: map[palette.Kind]*memory{}} }
+func newMind() *mind { return &mind{tasks: map[palette.Kind]*taskMemory{}} }
 
 // decide returns the next turn after a look at the marks on the screen.
 func (m *mind) decide(seen []sighting) turn {
-	if len(seen) == 0 {
-		return m.lookAgain("I see no marks on the screen.")
-	}
-	if i := slices.IndexFunc(seen, is(palette.Save)); i >= 0 && seen[i].Lamp == palette.Done {
+	switch {
+	case len(seen) == 0:
+		return m.lookAgain("I give up: there are no marks on the screen.")
+	case shows(seen, palette.Save, palette.Done):
 		return turn{message: "Everything is done and saved."}
-	}
-	if slices.ContainsFunc(seen, is(palette.MenuItem)) {
+	case slices.ContainsFunc(seen, is(palette.MenuItem)):
 		return m.choose(seen)
 	}
-	if menu := m.tasks[palette.Context]; menu != nil && menu.pending > 0 && slices.ContainsFunc(seen, func(s sighting) bool {
-		return s.Kind == palette.Context && s.Lamp == palette.Todo
-	}) {
+	// While the menu may be about to open, nothing else is safe to do.
+	if menu := m.remember(palette.Context); menu.pending > 0 && shows(seen, palette.Context, palette.Todo) {
 		menu.pending--
-		return m.lookAgain("I give up: no menu opens.") // nothing else is safe to do while it may open
+		return m.lookAgain("I give up: no menu opens.")
 	}
-	var t turn
-	begun, waiting, open := 0, false, false
-	for _, s := range seen {
-		if s.Kind == palette.ListItem || s.Kind == palette.GalleryItem || s.Kind == palette.SliderGoal || s.Kind == palette.Save {
-			continue
-		}
-		switch {
-		case s.Lamp == palette.Done:
-			delete(m.tasks, s.Kind)
-			continue
-		case s.Lamp == palette.Busy:
-			open, waiting = true, true
-			continue
-		}
-		open = true
-		if begun == maxTasks {
-			continue
-		}
-		memory := m.remember(s.Kind)
-		if memory.pending > 0 {
-			memory.pending--
-			continue
-		}
-		actions, stuck := m.attempt(s, memory, seen)
-		if stuck {
-			return turn{message: fmt.Sprintf("I give up: the %v at %v is stuck, nothing I did changed it.", s.Kind, s.at)}
-		}
-		if len(actions) > 0 {
-			t.actions = append(t.actions, actions...)
-			begun++
-		}
-		if s.Kind == palette.Context {
-			break // the menu is going to be in the way
-		}
-	}
+	actions, stuck := m.work(seen)
+	busy := shows(seen, palette.Slow, palette.Busy)
 	switch {
-	case len(t.actions) > 0:
+	case stuck != nil:
+		return turn{message: fmt.Sprintf("I give up: the %v at %v is stuck, nothing I did changed it.", stuck.Kind, stuck.at)}
+	case len(actions) > 0:
 		m.looked = 0
-		return t
-	case waiting && m.looked < maxWaits:
+		return turn{actions: actions}
+	case busy && m.looked < maxWaits:
 		m.looked++
 		return turn{actions: []action{wait()}}
-	case open:
+	case busy || slices.ContainsFunc(seen, func(s sighting) bool { return s.task() && s.Lamp != palette.Done }):
 		return m.lookAgain("I give up: the screen does not change any more.")
 	}
 	return m.save(seen)
+}
+
+// work returns actions for the first few tasks that are to be done, or the mark of one that cannot be.
+func (m *mind) work(seen []sighting) (actions []action, stuck *sighting) {
+	begun := 0
+	for _, s := range seen {
+		if !s.task() {
+			continue
+		}
+		memory := m.remember(s.Kind)
+		switch {
+		case s.Lamp == palette.Done:
+			*memory = taskMemory{}
+		case s.Lamp == palette.Busy || begun == maxTasks:
+		case memory.pending > 0:
+			memory.pending--
+		default:
+			more, ok := m.attempt(s, memory, seen)
+			if !ok {
+				return nil, &s
+			}
+			if actions = append(actions, more...); len(more) > 0 {
+				begun++
+			}
+			if s.Kind == palette.Context {
+				return actions, nil // the menu is going to be in the way of the rest
+			}
+		}
+	}
+	return actions, nil
+}
+
+// task reports whether a mark stands for a task of its own.
+func (s sighting) task() bool {
+	switch s.Kind {
+	case palette.ListItem, palette.GalleryItem, palette.MenuItem, palette.SliderGoal, palette.Save:
+		return false
+	}
+	return true
+}
+
+func shows(seen []sighting, kind palette.Kind, lamp palette.Lamp) bool {
+	return slices.ContainsFunc(seen, func(s sighting) bool { return s.Kind == kind && s.Lamp == lamp })
 }
 
 func is(kind palette.Kind) func(sighting) bool {
 	return func(s sighting) bool { return s.Kind == kind }
 }
 
-func (m *mind) remember(kind palette.Kind) *memory {
+func (m *mind) remember(kind palette.Kind) *taskMemory {
 	if m.tasks[kind] == nil {
-		m.tasks[kind] = &memory{}
+		m.tasks[kind] = &taskMemory{}
 	}
 	return m.tasks[kind]
 }
@@ -175,14 +184,14 @@ func (m *mind) lookAgain(message string) turn {
 }
 
 // try counts a try at a task; it reports false when there have been enough.
-func (memory *memory) try() bool {
+func (memory *taskMemory) try() bool {
 	memory.tries++
 	memory.pending = 2
 	return memory.tries <= maxTries
 }
 
-// attempt returns what to do about one mark.
-func (m *mind) attempt(s sighting, memory *memory, seen []sighting) (actions []action, stuck bool) {
+// attempt returns what to do about one mark; ok is false when it has been tried often enough.
+func (m *mind) attempt(s sighting, memory *taskMemory, seen []sighting) (actions []action, ok bool) {
 	switch s.Kind {
 	case palette.List:
 		return memory.find(s, palette.ListItem, image.Pt(0, 1), seen)
@@ -190,7 +199,7 @@ func (m *mind) attempt(s sighting, memory *memory, seen []sighting) (actions []a
 		return memory.find(s, palette.GalleryItem, image.Pt(1, 0), seen)
 	}
 	if !memory.try() {
-		return nil, true
+		return nil, false
 	}
 	switch s.Kind {
 	case palette.TextField, palette.TextArea:
@@ -225,12 +234,12 @@ func (m *mind) attempt(s sighting, memory *memory, seen []sighting) (actions []a
 	case palette.Slow:
 		actions = []action{click("left", s.at), wait()}
 	}
-	return actions, false
+	return actions, true
 }
 
 // find clicks the item with the text of the list or gallery, or scrolls on until it shows. When what shows stays
 // the same, the end is reached and the search goes on the other way, in smaller steps.
-func (memory *memory) find(list sighting, kind palette.Kind, axis image.Point, seen []sighting) (actions []action, stuck bool) {
+func (memory *taskMemory) find(list sighting, kind palette.Kind, axis image.Point, seen []sighting) (actions []action, ok bool) {
 	var items []string
 	var extent image.Rectangle
 	for _, s := range seen {
@@ -238,33 +247,30 @@ func (memory *memory) find(list sighting, kind palette.Kind, axis image.Point, s
 			continue
 		}
 		if s.Text == list.Text {
-			if !memory.try() {
-				return nil, true
-			}
-			return []action{click("left", s.at)}, false
+			return []action{click("left", s.at)}, memory.try()
 		}
 		items = append(items, s.Text)
 		extent = extent.Union(image.Rectangle{Min: s.at, Max: s.at.Add(s.size)})
 	}
 	sc := &memory.scroll
-	if showing := strings.Join(items, " "); !sc.begun || showing != sc.items {
-		sc.items, sc.same, sc.begun = showing, 0, true
+	if showing := strings.Join(items, " "); showing != sc.items {
+		sc.items, sc.same = showing, 0
 	} else if sc.same++; sc.same == 1 {
-		return nil, false // the picture may be older than the scrolling
+		return nil, true // the picture may be older than the scrolling
 	} else {
 		sc.same = 0
 		sc.back = !sc.back
 		sc.reversals++
 	}
 	if sc.reversals > maxReversals || extent.Empty() {
-		return nil, true
+		return nil, false
 	}
 	// Most of what shows, so that nothing is passed over; less after each time both ends have been reached.
 	by := image.Pt(extent.Dx()*axis.X, extent.Dy()*axis.Y).Mul(3).Div(4 << (sc.reversals / 2))
 	if sc.back {
 		by = image.Point{}.Sub(by)
 	}
-	return []action{scroll(list.at, by)}, false
+	return []action{scroll(list.at, by)}, true
 }
 
 // choose clicks the wanted item of the menu that shows.

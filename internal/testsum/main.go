@@ -1,7 +1,7 @@
-// Command testsum reads the output of "go test -json" and sums it up: a line for each package, the whole output of
-// what failed, and the tests that skipped. It exits with 1 when a test failed, when one skipped, or when none ran:
-// it is for a place where everything that tests need is provided. A regular expression as its argument tells the
-// tests that may skip all the same.
+// Command testsum reads the output of one "go test -json" or of several, one after the other, and sums it up: a line
+// for each package, the whole output of what failed, and the tests that skipped and passed in none of the runs. It exits
+// with 1 when a test failed, when one skipped, or when none ran: it is for a place where everything that tests need is
+// provided. A regular expression as its argument tells the tests that may skip all the same.
 package main
 
 import (
@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -35,9 +37,9 @@ func main() {
 }
 
 func sum(in io.Reader, out io.Writer, maySkip *regexp.Regexp) (ok bool, err error) {
-	passed, failed, skipped := 0, 0, 0
-	brokenPackages := 0
-	output := map[string][]string{} // by package and test
+	passed, failed, brokenPackages := 0, 0, 0
+	output := map[string][]string{} // by package and test, as are the others
+	hasPassed, skipped := map[string]bool{}, map[string]string{}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -66,19 +68,22 @@ func sum(in io.Reader, out io.Writer, maySkip *regexp.Regexp) (ok bool, err erro
 			switch e.Action {
 			case "pass":
 				passed++
+				hasPassed[id] = true
 			case "fail":
 				failed++
 				fmt.Fprint(out, strings.Join(output[id], ""))
 			case "skip":
-				if maySkip.MatchString(e.Test) {
-					break
+				if !maySkip.MatchString(e.Test) {
+					skipped[id] = strings.Join(output[id], " ")
 				}
-				skipped++
-				fmt.Fprintf(out, "skipped where nothing should: %s: %s\n", id, strings.Join(output[id], " "))
 			}
 			delete(output, id)
 		}
 	}
-	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", passed, failed, skipped)
-	return passed > 0 && failed == 0 && skipped == 0 && brokenPackages == 0, lines.Err()
+	maps.DeleteFunc(skipped, func(id, _ string) bool { return hasPassed[id] })
+	for _, id := range slices.Sorted(maps.Keys(skipped)) {
+		fmt.Fprintf(out, "skipped where nothing should: %s: %s\n", id, skipped[id])
+	}
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", passed, failed, len(skipped))
+	return passed > 0 && failed == 0 && len(skipped) == 0 && brokenPackages == 0, lines.Err()
 }

@@ -22,6 +22,7 @@ func TestSum(t *testing.T) {
 			"ok   p 0.5s\nwhy\n1 passed, 1 failed, 0 skipped\n", false},
 		{"one skipped", pass + `{"Action":"output","Package":"p","Test":"TestB","Output":"needs X"}` + "\n" + `{"Action":"skip","Package":"p","Test":"TestB"}`,
 			"ok   p 0.5s\nskipped where nothing should: p TestB: needs X\n1 passed, 0 failed, 1 skipped\n", false},
+		{"skipped in one run, passed in another", `{"Action":"skip","Package":"p","Test":"TestA"}` + "\n" + pass, "ok   p 0.5s\n1 passed, 0 failed, 0 skipped\n", true},
 		{"one skipped that may", pass + `{"Action":"skip","Package":"p","Test":"TestMay/b"}`, "ok   p 0.5s\n1 passed, 0 failed, 0 skipped\n", true},
 		{"a package did not build", pass + `{"Action":"build-output","ImportPath":"q","Output":"syntax error\n"}` + "\n" + `{"Action":"fail","Package":"q"}`,
 			"ok   p 0.5s\nsyntax error\nFAIL q 0.0s\n1 passed, 0 failed, 0 skipped\n", false},
