@@ -67,10 +67,11 @@ func (d *Driver) Click(ctx context.Context, a driver.Click) error {
 				return err
 			}
 		}
-		if err := k.moveHolding(held, at); err != nil {
+		button := thing{button: buttonNumbers[a.Button]}
+		if err := k.moveHolding(held, at, button); err != nil {
 			return err
 		}
-		return k.click(ctx, thing{button: buttonNumbers[a.Button]}, at, false)
+		return k.click(ctx, button, at, false)
 	})
 }
 
@@ -85,7 +86,7 @@ func (d *Driver) DoubleClick(ctx context.Context, a driver.DoubleClick) error {
 		if err := k.letClickAge(ctx, at, true); err != nil {
 			return err
 		}
-		if err := k.moveHolding(held, at); err != nil {
+		if err := k.moveHolding(held, at, left); err != nil {
 			return err
 		}
 		if err := k.click(ctx, left, at, false); err != nil {
@@ -108,7 +109,7 @@ func (d *Driver) Drag(ctx context.Context, a driver.Drag) error {
 		if err != nil {
 			return err
 		}
-		if err := k.moveHolding(held, a.Path[0]); err != nil {
+		if err := k.moveHolding(held, a.Path[0], left); err != nil {
 			return err
 		}
 		if err := k.stillAt(ctx, a.Path[0]); err != nil {
@@ -143,7 +144,7 @@ func (d *Driver) Keypress(ctx context.Context, a driver.Keypress) error {
 		if err != nil {
 			return err
 		}
-		if _, err := k.begin(); err != nil {
+		if _, err := k.begin(chord...); err != nil {
 			return err
 		}
 		if err := k.hands.press(chord...); err != nil {
@@ -258,9 +259,9 @@ func (k *desk) check(names []string, points ...image.Point) ([]thing, error) {
 }
 
 // moveHolding begins an action of the pointer: it presses the keys that are to be held, then moves, unless the
-// pointer is there already.
-func (k *desk) moveHolding(held []thing, to image.Point) error {
-	from, err := k.begin()
+// pointer is there already. What is going to be pressed next may be told.
+func (k *desk) moveHolding(held []thing, to image.Point, next ...thing) error {
+	from, err := k.begin(slices.Concat(held, next)...)
 	if err != nil {
 		return err
 	}

@@ -36,8 +36,9 @@ func (h *hands) set(t thing, down bool) error {
 	return h.sink.Key(t.key.Code, t.key.Symbol, down)
 }
 
-// record has the ward know of presses to come.
-func (h *hands) record(things ...thing) error {
+// record has the ward know of presses to come, and reports whether that is news to it: then it has to be on the display
+// before the first of them.
+func (h *hands) record(things ...thing) (added bool, err error) {
 	var s ward.State
 	for _, t := range things {
 		if t.button != 0 {
@@ -46,7 +47,12 @@ func (h *hands) record(things ...thing) error {
 			s.Keys = append(s.Keys, t.key.Code)
 		}
 	}
-	added, err := h.ward.Add(s)
+	return h.ward.Add(s)
+}
+
+// expect is record for somebody who presses at once.
+func (h *hands) expect(things ...thing) error {
+	added, err := h.record(things...)
 	if err == nil && added && h.apart {
 		err = h.sink.Sync()
 	}
@@ -55,7 +61,7 @@ func (h *hands) record(things ...thing) error {
 
 // press notes the press before it makes it: one that went wrong half-way is released too.
 func (h *hands) press(things ...thing) error {
-	if err := h.record(things...); err != nil {
+	if err := h.expect(things...); err != nil {
 		return err
 	}
 	for _, t := range things {
@@ -89,7 +95,7 @@ func (h *hands) move(to image.Point) error {
 
 // turn turns the wheel by some notches.
 func (h *hands) turn(button byte, notches int) error {
-	if err := h.record(thing{button: button}); err != nil {
+	if err := h.expect(thing{button: button}); err != nil {
 		return err
 	}
 	return h.sink.Wheel(button, notches)
