@@ -76,6 +76,23 @@ func (f *Focus) Window() (Window, error) {
 	return Window{r.Focus, id, line[len(line)-1]}, nil
 }
 
+// Reader returns the window itself, or where the focus follows the pointer the innermost one under it: that is the
+// program's own also where a window manager has put a frame around it.
+func (f *Focus) Reader(w Window) (xproto.Window, error) {
+	id := w.id
+	for f.followsPointer(w.focus) {
+		pointer, err := xproto.QueryPointer(f.conn.X, id).Reply()
+		if err != nil {
+			return 0, display.Err(err)
+		}
+		if pointer.Child == xproto.WindowNone {
+			break
+		}
+		id = pointer.Child
+	}
+	return id, nil
+}
+
 // followsPointer reports whether keys go to the window under the pointer. With the focus on the root window they do
 // too, as everything is in it.
 func (f *Focus) followsPointer(focus xproto.Window) bool {

@@ -106,6 +106,24 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+func TestReader(t *testing.T) {
+	r := newRig(t)
+	frame := r.window(t, r.other.Screen.Root, 0)
+	inner := r.window(t, frame, 0)
+	for focus, want := range map[xproto.Window]xproto.Window{
+		frame: frame, xproto.InputFocusPointerRoot: inner, r.other.Screen.Root: inner,
+	} {
+		r.give(t, focus)
+		w, err := r.Window()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.Reader(w); got != want || err != nil {
+			t.Errorf("focus %d: got %d, %v, want %d", focus, got, err, want)
+		}
+	}
+}
+
 func TestCaught(t *testing.T) {
 	r := newRig(t)
 	window := witness.ForTest(t, r.server.Display())
