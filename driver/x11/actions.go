@@ -11,6 +11,7 @@ import (
 
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11/internal/capture"
+	"github.com/deskagent/deskagent/driver/x11/internal/clipboard"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/keyboard"
 )
@@ -23,7 +24,9 @@ type desk struct {
 	keymap  keymap
 	grabber capture.Grabber
 	hands   hands
-	lifted  []keyboard.Stroke // modifiers of somebody else's, to be put back at the end of the action
+	// clipboard is nil unless Options.Paste is set.
+	clipboard *clipboard.Clipboard
+	lifted    []keyboard.Stroke // modifiers of somebody else's, to be put back at the end of the action
 
 	// The end of the last click with the left button.
 	clicked struct {
@@ -33,6 +36,15 @@ type desk struct {
 	}
 	// owed is what was scrolled but did not make a notch, in pixels, by axis.
 	owed struct{ x, y int }
+}
+
+// close ends what was opened beside the connection.
+func (k *desk) close() error {
+	k.hands.sink.Close()
+	if k.clipboard == nil {
+		return nil
+	}
+	return k.clipboard.Close()
 }
 
 // The X numbers of the buttons and of the directions of the wheel.
@@ -197,8 +209,14 @@ func (d *Driver) Scroll(ctx context.Context, a driver.Scroll) error {
 	})
 }
 
-// Type is [driver.Driver]'s; the section on keys and text above says what can be typed.
+// Type is [driver.Driver]'s; the section on keys and text above says what can be typed. With [Options].Paste it pastes:
+// any text but NUL characters and what is not UTF-8.
 func (d *Driver) Type(ctx context.Context, a driver.Type) error {
+	if d.opts.Paste {
+		return d.do(ctx, fmt.Sprintf("pasting %d characters", utf8.RuneCountInString(a.Text)), func(ctx context.Context, k *desk) error {
+			return k.paste(ctx, a.Text)
+		})
+	}
 	return d.do(ctx, fmt.Sprintf("typing %d characters", utf8.RuneCountInString(a.Text)), func(ctx context.Context, k *desk) error {
 		return k.write(ctx, a.Text)
 	})

@@ -1,6 +1,7 @@
 package x11
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,8 +79,7 @@ func (d *Driver) work(opened chan<- error) {
 		case <-d.closing.Done():
 		}
 	}
-	desk.hands.sink.Close()
-	if d.closeErr = desk.conn.Close(); d.closeErr == nil && d.watchdog != nil {
+	if d.closeErr = cmp.Or(desk.close(), desk.conn.Close()); d.closeErr == nil && d.watchdog != nil {
 		d.watchdog.end()
 	}
 }

@@ -42,10 +42,10 @@
 //
 // What the map lacks, be it F13 or a character of another script, is put on keycodes that mean nothing, for the time
 // of the action: a text takes any Unicode characters but control characters, of which there are only newline, for
-// Return, and tab. The clipboard is not touched. Keycodes get another meaning, and lose it again, only when the
-// program has read what was typed with it, by its answer to a ping, or after 60ms if it is of those that do not
-// answer. A program that answers pings but does not come to that one within 5s is an error. Caps Lock, and whatever
-// else is locked but for Num Lock, is lifted while text is typed.
+// Return, and tab. The clipboard is not touched, unless [Options].Paste says so. Keycodes get another meaning, and
+// lose it again, only when the program has read what was typed with it, by its answer to a ping, or after 60ms if it
+// is of those that do not answer. A program that answers pings but does not come to that one within 5s is an error.
+// Caps Lock, and whatever else is locked but for Num Lock, is lifted while text is typed.
 //
 // Text needs a window that has the focus, and is typed only as long as that does not change; the error says how far
 // it came.
@@ -71,6 +71,7 @@ import (
 
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11/internal/capture"
+	"github.com/deskagent/deskagent/driver/x11/internal/clipboard"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/event"
 	"github.com/deskagent/deskagent/driver/x11/internal/focus"
@@ -132,6 +133,20 @@ type Options struct {
 	// after it. Otherwise the action is refused. Who lets go of a key in the meantime finds it down again.
 	ClearModifiers bool
 
+	// Paste has Type put the text on the clipboard, press PasteKeys, and put back what was on the clipboard once the
+	// program that has the focus has fetched the text. It is for texts of megabytes, and for programs that take long
+	// for each key: any text takes about 70ms. Newlines and tabs arrive as they are instead of as keys.
+	//
+	// It costs the clipboard for a moment. Other programs see the text there, and clipboard managers keep it. What was
+	// there is fetched from its owner before, for at most 2s and 64 MB, and what is not to be had in this way is lost
+	// and said to the logger. Afterwards it is this driver that gives it to others: it is gone after Close, as it is
+	// when this process dies. A field that does not take the chord for pasting is an error after 5s. So is one whose
+	// program asks for the clipboard by another connection to the server than that of its window, as Wine does.
+	Paste bool
+	// PasteKeys is the chord that pastes from the clipboard, in the names of [driver.Keypress]. Terminals mostly want
+	// CTRL, SHIFT and V. Default CTRL and V.
+	PasteKeys []string
+
 	// Hold is how long a button or a chord stays down, and how long a drag rests before it moves and before it
 	// lets go. Programs that look at the state of the keyboard from time to time miss what is shorter than their
 	// interval. Default 10ms.
@@ -172,6 +187,15 @@ func (o *Options) withDefaults() (Options, error) {
 	case CaptureDirect, CaptureKbinani:
 	default:
 		return r, fmt.Errorf("unknown capture %q, want %q", r.Capture, CaptureKbinani)
+	}
+	if len(r.PasteKeys) > 0 && !r.Paste {
+		return r, fmt.Errorf("PasteKeys are %q and Paste is not set", r.PasteKeys)
+	}
+	if _, err := driver.ParseKeys(r.PasteKeys); err != nil {
+		return r, fmt.Errorf("PasteKeys: %w", err)
+	}
+	if len(r.PasteKeys) == 0 {
+		r.PasteKeys = []string{"CTRL", "V"}
 	}
 	if r.Logger == nil {
 		r.Logger = slog.New(slog.DiscardHandler)
@@ -312,8 +336,14 @@ func (d *Driver) open() (_ *desk, err error) {
 	if d.opts.DryRun != nil {
 		return k, nil
 	}
-	if err := d.takePlace(k); err != nil {
-		sink.Close()
+	if d.opts.Paste {
+		k.clipboard, err = clipboard.Open(d.opts.Display)
+	}
+	if err == nil {
+		err = d.takePlace(k)
+	}
+	if err != nil {
+		k.close()
 		return nil, err
 	}
 	return k, nil
