@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, perform(os.Args[2], x11.Sink(os.Args[3]), os.Args[4]))
 		os.Exit(1)
 	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // With the race detector a watchdog would take a second to exit.
 	os.Exit(m.Run())
 }
 

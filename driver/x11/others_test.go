@@ -332,7 +332,6 @@ func TestWatchdog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // With the race detector a program takes a second to exit.
 	server := xvfb.ForTest(t, 64, 64)
 	var log lines
 	opts := x11.Options{Display: server.Display(), Sink: x11.SinkXTEST, Watchdog: []string{self, "watchdog"}, Logger: log.logger()}
