@@ -78,4 +78,8 @@ var (
 	ErrUnknownButton = errors.New("unknown button")
 	ErrUnsupported   = errors.New("not supported")
 	ErrInvalidAction = errors.New("invalid action")
+	// ErrHeld is about keys or buttons that somebody else holds down, which would give an action another meaning.
+	ErrHeld = errors.New("held down by somebody else")
+	// ErrInterference is about somebody else who moved the pointer during an action.
+	ErrInterference = errors.New("somebody else moved the pointer")
 )

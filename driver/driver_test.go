@@ -169,8 +169,36 @@ func TestK1(t *testing.T) {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}
 	}
+	// What web browsers and automation libraries call keys.
+	for _, name := range strings.Fields("KeyA KeyZ Digit0 ArrowLeft ControlRight MetaLeft OSLeft Numpad7 NumpadDecimal Backquote BracketLeft Quote " +
+		"ContextMenu AltGraph AudioVolumeUp MediaTrackNext BrowserRefresh PrintScreen prntscrn winleft num0 multiply divide capslock " +
+		"KP_0 KP_Home KP_Prior KP_Next KP_Separator ISO_Left_Tab Multi_key XF86AudioMicMute XF86MonBrightnessUp Zenkaku_Hankaku F35") {
+		if _, err := driver.ParseKey(name); err != nil {
+			t.Error(err)
+		}
+	}
 	if got, err := driver.ParseKey(" "); err != nil || got != driver.KeySpace {
 		t.Errorf("a space: got %v, %v", got, err)
+	}
+}
+
+// TestKeys reads the table back, and changes it.
+func TestKeys(t *testing.T) {
+	names := 0
+	for _, row := range driver.Keys() {
+		for _, name := range append([]string{row.Name}, row.Aliases...) {
+			if got, err := driver.ParseKey(name); err != nil || got != row.Key {
+				t.Errorf("%s: got %v, %v, want %v", name, got, err, row.Key)
+			}
+			names++
+		}
+		clear(row.Aliases)
+	}
+	if names < 300 {
+		t.Errorf("got %d names", names)
+	}
+	if got := driver.Keys()[0]; got.Name != "Return" || got.Aliases[0] != "enter" {
+		t.Errorf("got %v first", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -42,12 +43,14 @@ var keyNames = []struct {
 	{KeyReturn, "Return enter ret newline linefeed numpadreturn"},
 	{0xff1b, "Escape esc"},
 	{KeyTab, "Tab"},
+	{0xfe20, "ISO_Left_Tab backtab"},
 	{KeySpace, "space spacebar"},
 	{0xff08, "BackSpace bksp bs"},
 	{0xffff, "Delete del forwarddelete"},
 	{0xff63, "Insert ins"},
 	{0xff50, "Home"},
 	{0xff57, "End"},
+	{0xff58, "Begin"},
 	{0xff55, "Page_Up pgup prior"},
 	{0xff56, "Page_Down pgdn pgdown next"},
 	{0xff51, "Left arrowleft leftarrow"},
@@ -60,18 +63,21 @@ var keyNames = []struct {
 	{0xffe4, "Control_R rightctrl ctrlright rctrl rightcontrol controlright"},
 	{KeyAlt, "Alt_L alt option opt leftalt altleft lalt leftoption optionleft"},
 	{0xffea, "Alt_R rightalt altright ralt rightoption optionright"},
-	{KeySuper, "Super_L super meta cmd command win windows os leftmeta metaleft lmeta leftsuper superleft leftcmd lcmd cmdleft leftwin lwin winleft"},
-	{0xffec, "Super_R rightmeta metaright rmeta rightsuper superright rightcmd rcmd cmdright rightwin rwin winright"},
+	{KeySuper, "Super_L super meta cmd command win windows os osleft leftmeta metaleft lmeta leftsuper superleft leftcmd lcmd cmdleft leftwin lwin winleft"},
+	{0xffec, "Super_R osright rightmeta metaright rmeta rightsuper superright rightcmd rcmd cmdright rightwin rwin winright"},
 	{0xffe7, "Meta_L"},
 	{0xffe8, "Meta_R"},
 	{0xffed, "Hyper_L hyper"},
 	{0xffee, "Hyper_R"},
 	{KeyAltGr, "ISO_Level3_Shift altgr altgraph"},
-	{KeyCapsLock, "Caps_Lock caps"},
+	{KeyCapsLock, "Caps_Lock caps capital"},
 	{KeyNumLock, "Num_Lock"},
 	{0xff14, "Scroll_Lock"},
-	{0xff67, "Menu contextmenu apps"},
-	{0xff61, "Print printscreen prtsc prtscr prtscn sysrq"},
+	{0xfe11, "ISO_Level5_Shift"},
+	{0xff7e, "Mode_switch"},
+	{0xff20, "Multi_key compose"},
+	{0xff67, "Menu contextmenu apps application"},
+	{0xff61, "Print printscreen prntscrn prtsc prtscr prtscn sysrq snapshot"},
 	{0xff13, "Pause"},
 	{0xff6b, "Break"},
 	{0xff6a, "Help"},
@@ -81,38 +87,97 @@ var keyNames = []struct {
 	{0xff68, "Find"},
 	{0xff69, "Cancel"},
 	{0xff60, "Select"},
+	{0xff62, "Execute"},
+	{0xff23, "Henkan convert"},
+	{0xff22, "Muhenkan nonconvert"},
+	{0xff21, "Kanji"},
+	{0xff27, "Hiragana_Katakana kanamode"},
+	{0xff2a, "Zenkaku_Hankaku"},
+	{0xff31, "Hangul hangulmode"},
+	{0xff34, "Hangul_Hanja hanja hanjamode"},
 	{0xff8d, "KP_Enter numpadenter numenter"},
-	{0xffab, "KP_Add numpadadd numpadplus"},
-	{0xffad, "KP_Subtract numpadsubtract numpadminus"},
-	{0xffaa, "KP_Multiply numpadmultiply"},
-	{0xffaf, "KP_Divide numpaddivide"},
-	{0xffae, "KP_Decimal numpaddecimal"},
+	{0xffab, "KP_Add add numpadadd numpadplus"},
+	{0xffad, "KP_Subtract subtract numpadsubtract numpadminus"},
+	{0xffaa, "KP_Multiply multiply numpadmultiply numpadstar"},
+	{0xffaf, "KP_Divide divide numpaddivide numpadslash"},
+	{0xffae, "KP_Decimal decimal numpaddecimal numpaddot"},
+	{0xffac, "KP_Separator separator numpadcomma"},
 	{0xffbd, "KP_Equal numpadequal"},
+	{0xff80, "KP_Space"},
+	{0xff89, "KP_Tab"},
+	{0xff95, "KP_Home"},
+	{0xff96, "KP_Left"},
+	{0xff97, "KP_Up"},
+	{0xff98, "KP_Right"},
+	{0xff99, "KP_Down"},
+	{0xff9a, "KP_Page_Up KP_Prior"},
+	{0xff9b, "KP_Page_Down KP_Next"},
+	{0xff9c, "KP_End"},
+	{0xff9d, "KP_Begin"},
+	{0xff9e, "KP_Insert"},
+	{0xff9f, "KP_Delete"},
 	{0x1008ff11, "XF86AudioLowerVolume volumedown audiovolumedown"},
 	{0x1008ff12, "XF86AudioMute mute volumemute audiovolumemute"},
 	{0x1008ff13, "XF86AudioRaiseVolume volumeup audiovolumeup"},
-	{0x1008ff14, "XF86AudioPlay playpause mediaplaypause"},
+	{0x1008ff14, "XF86AudioPlay play playpause mediaplay mediaplaypause"},
+	{0x1008ff31, "XF86AudioPause mediapause"},
 	{0x1008ff15, "XF86AudioStop mediastop mediatrackstop"},
-	{0x1008ff16, "XF86AudioPrev mediatrackprevious prevtrack"},
+	{0x1008ff16, "XF86AudioPrev mediatrackprevious prevtrack previoustrack"},
 	{0x1008ff17, "XF86AudioNext mediatracknext nexttrack"},
+	{0x1008ff1c, "XF86AudioRecord mediarecord"},
+	{0x1008ff3e, "XF86AudioRewind mediarewind"},
+	{0x1008ff97, "XF86AudioForward mediafastforward"},
+	{0x1008ff32, "XF86AudioMedia mediaselect launchmediaselect"},
+	{0x1008ffb2, "XF86AudioMicMute micmute microphonemutetoggle"},
+	{0x1008ff02, "XF86MonBrightnessUp brightnessup"},
+	{0x1008ff03, "XF86MonBrightnessDown brightnessdown"},
+	{0x1008ff05, "XF86KbdBrightnessUp"},
+	{0x1008ff06, "XF86KbdBrightnessDown"},
 	{0x1008ff26, "XF86Back browserback"},
 	{0x1008ff27, "XF86Forward browserforward"},
+	{0x1008ff28, "XF86Stop browserstop"},
+	{0x1008ff29, "XF86Refresh refresh browserrefresh"},
+	{0x1008ff18, "XF86HomePage browserhome"},
+	{0x1008ff1b, "XF86Search browsersearch"},
+	{0x1008ff30, "XF86Favorites browserfavorites"},
+	{0x1008ff2e, "XF86WWW"},
+	{0x1008ff19, "XF86Mail launchmail"},
+	{0x1008ff1d, "XF86Calculator calculator launchcalculator launchapp2"},
+	{0x1008ff33, "XF86MyComputer launchmycomputer launchapp1"},
+	{0x1008ff5d, "XF86Explorer"},
+	{0x1008ff81, "XF86Tools"},
+	{0x1008ff57, "XF86Copy copy"},
+	{0x1008ff58, "XF86Cut cut"},
+	{0x1008ff6d, "XF86Paste paste"},
+	{0x1008ff68, "XF86New"},
+	{0x1008ff6b, "XF86Open open"},
+	{0x1008ff77, "XF86Save save"},
+	{0x1008ff56, "XF86Close"},
+	{0x1008ff2c, "XF86Eject eject"},
+	{0x1008ff2a, "XF86PowerOff power"},
+	{0x1008ff2b, "XF86WakeUp wakeup"},
+	{0x1008ff2f, "XF86Sleep sleep"},
+	{0x1008ff59, "XF86Display"},
 	// Characters that models spell out.
 	{'+', "plus"}, {'-', "minus hyphen dash"}, {'=', "equal equals"}, {',', "comma"}, {'.', "period dot"}, {'/', "slash"},
-	{'\\', "backslash"}, {';', "semicolon"}, {':', "colon"}, {'\'', "apostrophe quote"}, {'"', "quotedbl doublequote"},
-	{'`', "grave backtick backquote"}, {'~', "asciitilde tilde"}, {'[', "bracketleft leftbracket"}, {']', "bracketright rightbracket"},
-	{'{', "braceleft"}, {'}', "braceright"}, {'(', "parenleft"}, {')', "parenright"}, {'<', "less"}, {'>', "greater"},
-	{'!', "exclam"}, {'@', "at"}, {'#', "numbersign"}, {'$', "dollar"}, {'%', "percent"}, {'^', "asciicircum"}, {'&', "ampersand"},
-	{'*', "asterisk"}, {'_', "underscore"}, {'|', "bar"}, {'?', "question"},
+	{'\\', "backslash"}, {';', "semicolon"}, {':', "colon"}, {'\'', "apostrophe quote singlequote"}, {'"', "quotedbl doublequote"},
+	{'`', "grave backtick backquote"}, {'~', "asciitilde tilde"}, {'[', "bracketleft leftbracket openbracket"},
+	{']', "bracketright rightbracket closebracket"}, {'{', "braceleft leftbrace"}, {'}', "braceright rightbrace"},
+	{'(', "parenleft leftparen"}, {')', "parenright rightparen"}, {'<', "less lessthan"}, {'>', "greater greaterthan"},
+	{'!', "exclam exclamation exclamationmark"}, {'@', "at"}, {'#', "numbersign hash"}, {'$', "dollar"}, {'%', "percent"},
+	{'^', "asciicircum caret"}, {'&', "ampersand"}, {'*', "asterisk"}, {'_', "underscore"}, {'|', "bar pipe"},
+	{'?', "question questionmark"},
 }
 
 var (
+	keyTable   []KeyNames
 	keysByName = map[string]Key{}
 	namesByKey = map[Key]string{}
 )
 
 func init() {
 	add := func(key Key, names ...string) {
+		keyTable = append(keyTable, KeyNames{key, names[0], names[1:]})
 		namesByKey[key] = names[0]
 		for _, name := range names {
 			folded := foldKeyName(name)
@@ -131,6 +196,29 @@ func init() {
 	for i := range Key(10) {
 		add(0xffb0+i, fmt.Sprintf("KP_%d", i), fmt.Sprintf("numpad%d", i), fmt.Sprintf("num%d", i))
 	}
+	// The codes of web browsers.
+	for r := 'a'; r <= 'z'; r++ {
+		add(Key(r), fmt.Sprintf("Key%c", unicode.ToUpper(r)))
+	}
+	for r := '0'; r <= '9'; r++ {
+		add(Key(r), fmt.Sprintf("Digit%c", r))
+	}
+}
+
+// KeyNames are the names of one key that [ParseKey] knows, as they are usually written.
+type KeyNames struct {
+	Key     Key
+	Name    string // the first choice: where X has a name for the key, that one
+	Aliases []string
+}
+
+// Keys returns the table of names: everything that [ParseKey] knows but single characters.
+func Keys() []KeyNames {
+	table := slices.Clone(keyTable)
+	for i := range table {
+		table[i].Aliases = slices.Clone(table[i].Aliases)
+	}
+	return table
 }
 
 // foldKeyName makes the spellings of one name equal: PAGE_UP, PageUp and "page up".
@@ -185,7 +273,8 @@ func RuneKey(r rune) (Key, bool) {
 	return unicodeKeysym + Key(r), true
 }
 
-// Rune returns the character that k stands for, and false for keys such as Escape that stand for none.
+// Rune returns the character that k stands for, and false for keys such as Escape that stand for none. A character
+// may have more than one Key, as X has older keysyms for some; the one to compare by is that of [RuneKey].
 func (k Key) Rune() (rune, bool) {
 	switch {
 	case k >= 0x20 && k < 0x7f || k >= 0xa0 && k < 0x100:
@@ -193,7 +282,8 @@ func (k Key) Rune() (rune, bool) {
 	case k > unicodeKeysym && k <= unicodeKeysym+unicode.MaxRune:
 		return rune(k - unicodeKeysym), true
 	}
-	return 0, false
+	r, ok := olderRunes[k]
+	return r, ok
 }
 
 // Modifier reports whether k is held to change the meaning of others. The lock keys are not.

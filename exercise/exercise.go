@@ -63,6 +63,8 @@ type Options struct {
 	Seed uint64
 	// Sink chooses the driver's way to send events.
 	Sink x11.Sink
+	// Watchdog is the command of the driver's watchdog, as in x11.Options.
+	Watchdog []string
 	// Approver is asked about each action and about the safety checks that come with saving. Nil allows all actions
 	// and, by their codes, the model's two checks: what there is to lose is the exercise's own.
 	Approver approve.Approver
@@ -215,7 +217,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 		return fmt.Errorf("the window at %v does not fit into what the model sees of the screen, %v", window, mapping.Crop())
 	}
 	d, err := x11.Open(ctx, &x11.Options{
-		Display: display, Sink: s.opts.Sink, Logger: s.opts.Logger, PixelsPerNotch: pixelsPerNotch, WaitTime: waitTime,
+		Display: display, Sink: s.opts.Sink, Watchdog: s.opts.Watchdog, Logger: s.opts.Logger, PixelsPerNotch: pixelsPerNotch, WaitTime: waitTime,
 	})
 	if err != nil {
 		return err

@@ -48,6 +48,7 @@ func newAct(c *command) *cobra.Command {
 	cmd.Flags().StringVarP(&act.output, "output", "o", "", "file for the picture of a screenshot action")
 	cmd.Flags().BoolVar(&act.dryRun, "dry-run", false, "say what would be sent, touch nothing")
 	cmd.Flags().BoolVar(&act.json, "json", false, "write one JSON object for each action done")
+	heldFlags(cmd, &act.held)
 	return cmd
 }
 
@@ -55,6 +56,7 @@ type act struct {
 	*command
 	file, output string
 	dryRun, json bool
+	held         held
 }
 
 func (c *act) run(ctx context.Context, args []string) error {
@@ -70,7 +72,7 @@ func (c *act) run(ctx context.Context, args []string) error {
 	if c.dryRun {
 		return c.show(ctx, actions)
 	}
-	d, err := c.open(ctx)
+	d, err := c.open(ctx, c.held)
 	if err != nil {
 		return err
 	}
@@ -83,6 +85,9 @@ func (c *act) run(ctx context.Context, args []string) error {
 			return fmt.Errorf("action %d of %d: %w", i+1, len(actions), err)
 		}
 		done := actionDone{Action: a, Milliseconds: float64(time.Since(start).Microseconds()) / 1000}
+		if s, ok := a.(driver.Scroll); ok && s.ScrollX == 0 && s.ScrollY == 0 {
+			done.Note = "scrolls by nothing: the wheel was not turned"
+		}
 		if frame != nil {
 			pictures++
 			done.File = numbered(c.output, pictures)
@@ -108,6 +113,7 @@ type actionDone struct {
 	Action       driver.Action `json:"action"`
 	Milliseconds float64       `json:"ms"`
 	File         string        `json:"file,omitempty"` // of a screenshot
+	Note         string        `json:"note,omitempty"`
 }
 
 // numbered puts -2, -3 and so on before the ending of a file's name.
@@ -164,13 +170,25 @@ func (c *act) readFile() ([]byte, error) {
 	return os.ReadFile(c.file)
 }
 
-// open connects to the display.
-func (c *command) open(ctx context.Context) (*x11.Driver, error) {
+// held says what is done about keys and buttons that are down.
+type held struct{ release, clearModifiers bool }
+
+func heldFlags(cmd *cobra.Command, h *held) {
+	cmd.Flags().BoolVar(&h.release, "release", false, "first release the keys and buttons that are down")
+	cmd.Flags().BoolVar(&h.clearModifiers, "clear-modifiers", false, "lift modifiers that somebody holds, for the time of each action")
+}
+
+// open connects to the display. What the driver has to warn of is said, whatever the flags.
+func (c *command) open(ctx context.Context, h held) (*x11.Driver, error) {
 	name, err := c.displayName()
 	if err != nil {
 		return nil, err
 	}
-	return x11.Open(ctx, &x11.Options{Display: name, Logger: c.logger()})
+	logger := warnings(c.err)
+	if c.verbose {
+		logger = c.logger()
+	}
+	return x11.Open(ctx, &x11.Options{Display: name, Logger: logger, Watchdog: watchdog(), Release: h.release, ClearModifiers: h.clearModifiers})
 }
 
 // show says what the actions are, and what the display would be sent. Without a display there is nothing to check

@@ -85,7 +85,7 @@ func (e *runExercise) run(ctx context.Context) error {
 	defer closeApprover()
 	report, err := exercise.Run(ctx, &exercise.Options{
 		Display: e.display, Width: e.screen.X, Height: e.screen.Y, View: e.view, Seed: e.seed, Sink: e.sink,
-		Approver: approver, Out: e.keep, Logger: e.progress(),
+		Watchdog: watchdog(), Approver: approver, Out: e.keep, Logger: e.progress(),
 	})
 	if report == nil {
 		report = &exercise.Report{Reason: err.Error()}

@@ -104,7 +104,7 @@ func newRoot(s streams) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "say on standard error what is being done")
 	root.PersistentFlags().StringVar(&c.display, "display", "", "the X display, such as :1 (default $DISPLAY)")
-	root.AddCommand(newExercise(c), newRun(c), newAct(c), newScreenshot(c), newDoctor(c))
+	root.AddCommand(newExercise(c), newRun(c), newAct(c), newScreenshot(c), newKeys(c), newBench(c), newDoctor(c), newWatchdog())
 	root.InitDefaultCompletionCmd()
 	return root
 }
@@ -188,8 +188,10 @@ func hintFor(err error) string {
 		return `"deskagent help" shows the commands, "deskagent COMMAND --help" their flags and examples`
 	case errors.Is(err, driver.ErrNoDisplay):
 		return `start an X server and set DISPLAY, or give --display; "deskagent doctor" checks it, "deskagent exercise" brings its own`
+	case errors.Is(err, driver.ErrHeld):
+		return "let go, or give --clear-modifiers to lift modifiers for the time of an action, or --release to free what hangs"
 	case errors.Is(err, driver.ErrUnknownKey):
-		return "keys are single characters or names such as ENTER, ESC, CTRL, PAGEUP, F5"
+		return `keys are single characters or names such as ENTER, ESC, CTRL, PAGEUP, F5; "deskagent keys" prints them all`
 	}
 	return ""
 }

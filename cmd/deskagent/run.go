@@ -81,6 +81,7 @@ func newRun(c *command) *cobra.Command {
 	flags.StringSliceVar(&r.codes, "acknowledge-checks", nil, "codes of safety checks to acknowledge unasked")
 	flags.BoolVar(&r.allowHost, "allow-host", false, "go on even if the display is not marked as a guest's")
 	viewFlags(cmd, &r.view)
+	heldFlags(cmd, &r.held)
 	return cmd
 }
 
@@ -93,6 +94,7 @@ type runTask struct {
 	codes          []string
 	allowHost      bool
 	view           scaling.View
+	held           held
 }
 
 func (r *runTask) run(ctx context.Context, task string) error {
@@ -114,7 +116,7 @@ func (r *runTask) run(ctx context.Context, task string) error {
 	if err := r.checkGuest(); err != nil {
 		return err
 	}
-	d, err := r.open(ctx)
+	d, err := r.open(ctx, r.held)
 	if err != nil {
 		return err
 	}
@@ -353,5 +355,5 @@ func tokens(u toolset.Usage) string {
 
 // warnings is a logger for what must not go unseen, whatever the flags.
 func warnings(w io.Writer) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: withoutTime}))
 }

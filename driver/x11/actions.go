@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"image"
 	"math"
+	"slices"
 	"time"
 	"unicode/utf8"
 
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11/internal/capture"
+	"github.com/deskagent/deskagent/driver/x11/internal/clipboard"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/keyboard"
 )
@@ -19,8 +21,12 @@ type desk struct {
 	opts    *Options
 	conn    *display.Conn
 	keys    *keyboard.Map
+	keymap  keymap
 	grabber capture.Grabber
 	hands   hands
+	// clipboard is nil unless Options.Paste is set.
+	clipboard *clipboard.Clipboard
+	lifted    []keyboard.Stroke // modifiers of somebody else's, to be put back at the end of the action
 
 	// The end of the last click with the left button.
 	clicked struct {
@@ -30,6 +36,15 @@ type desk struct {
 	}
 	// owed is what was scrolled but did not make a notch, in pixels, by axis.
 	owed struct{ x, y int }
+}
+
+// close ends what was opened beside the connection.
+func (k *desk) close() error {
+	k.hands.sink.Close()
+	if k.clipboard == nil {
+		return nil
+	}
+	return k.clipboard.Close()
 }
 
 // The X numbers of the buttons and of the directions of the wheel.
@@ -64,10 +79,11 @@ func (d *Driver) Click(ctx context.Context, a driver.Click) error {
 				return err
 			}
 		}
-		if err := k.moveHolding(held, at); err != nil {
+		button := thing{button: buttonNumbers[a.Button]}
+		if err := k.moveHolding(held, at, button); err != nil {
 			return err
 		}
-		return k.click(ctx, thing{button: buttonNumbers[a.Button]}, at, false)
+		return k.click(ctx, button, at, false)
 	})
 }
 
@@ -82,7 +98,7 @@ func (d *Driver) DoubleClick(ctx context.Context, a driver.DoubleClick) error {
 		if err := k.letClickAge(ctx, at, true); err != nil {
 			return err
 		}
-		if err := k.moveHolding(held, at); err != nil {
+		if err := k.moveHolding(held, at, left); err != nil {
 			return err
 		}
 		if err := k.click(ctx, left, at, false); err != nil {
@@ -105,7 +121,10 @@ func (d *Driver) Drag(ctx context.Context, a driver.Drag) error {
 		if err != nil {
 			return err
 		}
-		if err := k.moveHolding(held, a.Path[0]); err != nil {
+		if err := k.moveHolding(held, a.Path[0], left); err != nil {
+			return err
+		}
+		if err := k.stillAt(ctx, a.Path[0]); err != nil {
 			return err
 		}
 		if err := k.hands.press(left); err != nil {
@@ -120,6 +139,9 @@ func (d *Driver) Drag(ctx context.Context, a driver.Drag) error {
 		if err := k.hands.pause(ctx, d.opts.Hold); err != nil {
 			return err
 		}
+		if err := k.stillAt(ctx, a.Path[len(a.Path)-1]); err != nil {
+			return err // The button goes up where the pointer is: there is no way to take back a drag.
+		}
 		return k.hands.release(1)
 	})
 }
@@ -132,6 +154,9 @@ func (d *Driver) Keypress(ctx context.Context, a driver.Keypress) error {
 		}
 		chord, err := k.check(a.Keys)
 		if err != nil {
+			return err
+		}
+		if _, err := k.begin(chord...); err != nil {
 			return err
 		}
 		if err := k.hands.press(chord...); err != nil {
@@ -169,15 +194,29 @@ func (d *Driver) Scroll(ctx context.Context, a driver.Scroll) error {
 		if err := k.moveHolding(held, at); err != nil {
 			return err
 		}
-		if err := k.scroll(ctx, &k.owed.y, a.ScrollY, wheelUp, wheelDown); err != nil {
+		if err := k.stillAt(ctx, at); err != nil {
 			return err
 		}
-		return k.scroll(ctx, &k.owed.x, a.ScrollX, wheelLeft, wheelRight)
+		down, err := k.scroll(ctx, &k.owed.y, a.ScrollY, wheelUp, wheelDown)
+		if err != nil {
+			return err
+		}
+		right, err := k.scroll(ctx, &k.owed.x, a.ScrollX, wheelLeft, wheelRight)
+		if err == nil && down == 0 && right == 0 {
+			k.sayNotTurned(a)
+		}
+		return err
 	})
 }
 
-// Type is [driver.Driver]'s. It types what the keyboard map has: on a US keyboard US-ASCII.
+// Type is [driver.Driver]'s; the section on keys and text above says what can be typed. With [Options].Paste it pastes:
+// any text but NUL characters and what is not UTF-8.
 func (d *Driver) Type(ctx context.Context, a driver.Type) error {
+	if d.opts.Paste {
+		return d.do(ctx, fmt.Sprintf("pasting %d characters", utf8.RuneCountInString(a.Text)), func(ctx context.Context, k *desk) error {
+			return k.paste(ctx, a.Text)
+		})
+	}
 	return d.do(ctx, fmt.Sprintf("typing %d characters", utf8.RuneCountInString(a.Text)), func(ctx context.Context, k *desk) error {
 		return k.write(ctx, a.Text)
 	})
@@ -203,7 +242,8 @@ func (d *Driver) Screenshot(ctx context.Context) (frame *driver.Frame, err error
 	return frame, err
 }
 
-// check finds the keys of an action and looks at its points. All of an action is checked before its first event.
+// check finds the keys of an action, gives those a keycode that the map lacks, and looks at the action's points. All of
+// an action is checked before its first event.
 func (k *desk) check(names []string, points ...image.Point) ([]thing, error) {
 	symbols, err := driver.ParseKeys(names)
 	if err != nil {
@@ -222,8 +262,11 @@ func (k *desk) check(names []string, points ...image.Point) ([]thing, error) {
 	if err != nil {
 		return nil, err
 	}
-	chord, err := k.keys.Chord(symbols, state)
+	chord, bindings, err := k.keys.Chord(symbols, state)
 	if err != nil {
+		return nil, err
+	}
+	if err := k.bind(bindings); err != nil {
 		return nil, err
 	}
 	things := make([]thing, len(chord))
@@ -233,27 +276,28 @@ func (k *desk) check(names []string, points ...image.Point) ([]thing, error) {
 	return things, nil
 }
 
-// keyboard returns the state of the keyboard, and reads its map again when it has changed.
-func (k *desk) keyboard() (state uint16, err error) {
-	if state, err = k.conn.State(); err != nil {
-		return 0, err
+// moveHolding begins an action of the pointer: it presses the keys that are to be held, then moves, unless the
+// pointer is there already. What is going to be pressed next may be told.
+func (k *desk) moveHolding(held []thing, to image.Point, next ...thing) error {
+	from, err := k.begin(slices.Concat(held, next)...)
+	if err != nil {
+		return err
 	}
-	if k.conn.MapChanged() {
-		k.keys, err = keyboard.Read(k.conn)
-	}
-	return state, err
-}
-
-// moveHolding presses the keys that are to be held, then moves.
-func (k *desk) moveHolding(held []thing, to image.Point) error {
 	if err := k.hands.press(held...); err != nil {
 		return err
 	}
-	return k.hands.sink.Move(to)
+	// What the server says is not enough: a motion may be waiting for a window manager that has frozen the pointer.
+	if from == to && (k.hands.aim == to || !k.hands.aimed) {
+		return nil
+	}
+	return k.hands.move(to)
 }
 
-// click presses and releases a button.
+// click presses and releases a button, if the pointer is where it was put.
 func (k *desk) click(ctx context.Context, button thing, at image.Point, double bool) error {
+	if err := k.stillAt(ctx, at); err != nil {
+		return err
+	}
 	if err := k.hands.press(button); err != nil {
 		return err
 	}
@@ -279,16 +323,19 @@ func (k *desk) letClickAge(ctx context.Context, at image.Point, double bool) err
 	return sleep(ctx, k.opts.DoubleClickTime-age)
 }
 
-// follow moves along a path in steps, at an even speed. The points of the path are all visited.
+// follow moves along a path in steps, at an even speed. The points of the path are all visited. Where it turns it rests
+// until programs have seen that: GTK looks at the last of the motions of a frame only, and would cut the corner.
 func (k *desk) follow(ctx context.Context, path []image.Point) error {
+	const frame = 20 * time.Millisecond // a little more than a 60th of a second
+	path = slices.Compact(slices.Clone(path))
 	step := float64(k.opts.DragStep)
 	var since float64 // the way since the last pause
 	for i, to := range path[1:] {
 		from := path[i]
-		distance := math.Hypot(float64(to.X-from.X), float64(to.Y-from.Y))
-		steps := max(1, int(math.Ceil(distance/step)))
+		distance := length(to.Sub(from))
+		steps := int(math.Ceil(distance / step))
 		for s := 1; s <= steps; s++ {
-			if err := k.hands.sink.Move(between(from, to, s, steps)); err != nil {
+			if err := k.hands.move(between(from, to, s, steps)); err != nil {
 				return err
 			}
 			if since += distance / float64(steps); since < step && ctx.Err() == nil {
@@ -299,8 +346,21 @@ func (k *desk) follow(ctx context.Context, path []image.Point) error {
 				return err
 			}
 		}
+		if i+2 < len(path) && turns(from, to, path[i+2]) {
+			if err := k.hands.pause(ctx, frame); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+func length(v image.Point) float64 { return math.Hypot(float64(v.X), float64(v.Y)) }
+
+// turns reports whether the way over b is a corner, of more than 30 degrees, and not a stroke or a curve.
+func turns(a, b, c image.Point) bool {
+	u, v := b.Sub(a), c.Sub(b)
+	return float64(u.X*v.X+u.Y*v.Y) < math.Cos(math.Pi/6)*length(u)*length(v)
 }
 
 // between is the point after s of n equal steps; the last one is exactly b.
@@ -308,29 +368,34 @@ func between(a, b image.Point, s, n int) image.Point {
 	return a.Add(b.Sub(a).Mul(s).Div(n))
 }
 
-// scroll turns the wheel for one axis. The batches keep the server from running behind, so that ctx is obeyed.
-func (k *desk) scroll(ctx context.Context, owed *int, distance int, back, forth byte) error {
-	const batch = 25
-	var notches int
-	notches, *owed = toNotches(distance+*owed, k.opts.PixelsPerNotch)
-	button := forth
+// scroll turns the wheel for one axis, and returns by how many notches. They go one by one: of those that come in one
+// burst, browsers lose some.
+func (k *desk) scroll(ctx context.Context, owed *int, distance int, back, forth byte) (turned int, err error) {
+	turned, *owed = toNotches(distance+*owed, k.opts.PixelsPerNotch)
+	notches, button := turned, forth
 	if notches < 0 {
 		notches, button = -notches, back
 	}
-	for notches > 0 {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		n := min(batch, notches)
-		if err := k.hands.sink.Wheel(button, n); err != nil {
-			return err
-		}
-		if err := k.hands.sink.Sync(); err != nil {
-			return err
-		}
-		notches -= n
+	if k.opts.DryRun != nil && notches > 0 {
+		return turned, k.hands.turn(button, notches)
 	}
-	return nil
+	for range notches {
+		if err := k.hands.turn(button, 1); err != nil {
+			return 0, err
+		}
+		if err := k.hands.pause(ctx, k.opts.ScrollPace); err != nil {
+			return 0, err
+		}
+	}
+	return turned, nil
+}
+
+// sayNotTurned says that a scroll came to nothing, which shows nowhere else.
+func (k *desk) sayNotTurned(a driver.Scroll) {
+	k.opts.Logger.Info("the wheel was not turned", "x", a.ScrollX, "y", a.ScrollY, "carried_x", k.owed.x, "carried_y", k.owed.y)
+	if k.opts.DryRun != nil {
+		fmt.Fprintf(k.opts.DryRun, "wheel not turned, (%d,%d) pixels carried\n", k.owed.x, k.owed.y)
+	}
 }
 
 // toNotches rounds to the nearest notch, halves away from 0, and returns the pixels that are left over.
@@ -341,45 +406,6 @@ func toNotches(distance, perNotch int) (notches, rest int) {
 	}
 	notches = (distance + half) / perNotch
 	return notches, distance - notches*perNotch
-}
-
-// write types a text. Shift stays down as long as one character after the other needs it.
-func (k *desk) write(ctx context.Context, text string) error {
-	const batch = 32 // characters between two looks at ctx
-	state, err := k.keyboard()
-	if err != nil {
-		return err
-	}
-	strokes, err := k.keys.Text(text, state)
-	if err != nil {
-		return err
-	}
-	for i, stroke := range strokes {
-		if i%batch == 0 {
-			if err := k.hands.sink.Sync(); err != nil {
-				return err
-			}
-			if err := context.Cause(ctx); err != nil {
-				return err
-			}
-		}
-		switch shifted := len(k.hands.down) > 0; {
-		case stroke.Shift && !shifted:
-			err = k.hands.press(thing{key: k.keys.Shift()})
-		case !stroke.Shift && shifted:
-			err = k.hands.release(1)
-		}
-		if err != nil {
-			return err
-		}
-		if err := k.hands.press(thing{key: stroke}); err != nil {
-			return err
-		}
-		if err := k.hands.release(1); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // pathWords names a path by its ends, as it may be long.

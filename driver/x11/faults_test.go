@@ -332,7 +332,7 @@ func TestDryRun(t *testing.T) {
 	}
 	defer d.Close()
 	for _, a := range []driver.Action{
-		driver.DoubleClick{X: 5, Y: 6}, driver.Scroll{X: 5, Y: 6, ScrollY: 240}, driver.Keypress{Keys: []string{"CTRL", "C"}}, driver.Wait{},
+		driver.DoubleClick{X: 5, Y: 6}, driver.Scroll{X: 5, Y: 6, ScrollY: 240}, driver.Keypress{Keys: []string{"CTRL", "C"}}, driver.Type{Text: "é"}, driver.Wait{},
 	} {
 		if _, err := driver.Do(t.Context(), d, a); err != nil {
 			t.Errorf("%T: %v", a, err)
@@ -349,6 +349,9 @@ key Control_L down (keycode 37)
 key c down (keycode 54)
 key c up (keycode 54)
 key Control_L up (keycode 37)
+keycode 8 stands for é and é
+key é down (keycode 8)
+key é up (keycode 8)
 `
 	if got := lines.String(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

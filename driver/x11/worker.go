@@ -1,6 +1,7 @@
 package x11
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,8 +79,9 @@ func (d *Driver) work(opened chan<- error) {
 		case <-d.closing.Done():
 		}
 	}
-	desk.hands.sink.Close()
-	d.closeErr = desk.conn.Close()
+	if d.closeErr = cmp.Or(desk.close(), desk.conn.Close()); d.closeErr == nil && d.watchdog != nil {
+		d.watchdog.end()
+	}
 }
 
 // perform runs one job and leaves nothing pressed, whatever happens.
@@ -89,7 +91,7 @@ func (d *Driver) perform(j job, k *desk) error {
 	defer cancel(nil)
 	defer context.AfterFunc(d.closing, func() { cancel(ErrClosed) })()
 	err := d.guard(j.name, func() error { return j.run(ctx, k) })
-	release := d.guard(j.name, k.hands.releaseAll)
+	release := d.guard(j.name, func() error { return k.end(ctx) })
 	switch {
 	case err == nil:
 		err = release

@@ -18,21 +18,45 @@
 // An action is checked as a whole before its first event: points against the size of the screen at that moment,
 // keys and characters against the keyboard map in force. Keys and buttons are released on every way out, in the
 // reverse order. A server that goes away is an error that wraps [driver.ErrDisplayLost]; no fault of X ends or
-// crashes the process. What cannot be undone is the death of this process itself between a press and a release.
+// crashes the process.
+//
+// The death of this process itself releases nothing: X keeps down what XTEST pressed. So the driver writes on the
+// root window what it is about to press, and somebody undoes it: [Options].Watchdog at once, otherwise the next
+// driver that is opened on the display.
+//
+// # Other hands
+//
+// A person may be at the same display. An action is refused, with [driver.ErrHeld], while somebody else holds a
+// modifier or a button, which would give it another meaning; [Options].ClearModifiers lifts modifiers instead. Just
+// before a press the pointer is looked for: when it is not where it was put, nothing is pressed and the error wraps
+// [driver.ErrInterference]. The same holds before the wheel is turned and before a drag lets go, which it does then
+// wherever the pointer is.
 //
 // # Keys and text
 //
-// Keys are found on the keyboard map with and without Shift. A character alone types itself: "A" presses Shift and
-// a. Together with a modifier a letter is its key, and another character brings the Shift it needs: ["CTRL","C"]
-// is Ctrl+C and ["CTRL","+"] is, on a US keyboard, Ctrl+Shift+equal. Keys that the map does not have, such as F13
-// on most, and characters that no key gives are refused by name.
+// Keys and characters are found on the keyboard map that is in force, in its group, with Shift and AltGr where they
+// need them. A character alone types itself: "A" presses Shift and a. Together with a modifier a letter is its key, and
+// another character brings the Shift it needs: ["CTRL","C"] is Ctrl+C and ["CTRL","+"] is, on a US keyboard,
+// Ctrl+Shift+equal. Where the group in force has no Latin letters ["CTRL","C"] is the key that has c in another group;
+// where none has, it is a key made for the chord, which Chromium, unlike GTK, does not take for a shortcut.
+//
+// What the map lacks, be it F13 or a character of another script, is put on keycodes that mean nothing, for the time
+// of the action: a text takes any Unicode characters but control characters, of which there are only newline, for
+// Return, and tab. The clipboard is not touched, unless [Options].Paste says so. Keycodes get another meaning, and
+// lose it again, only when the program has read what was typed with it, by its answer to a ping, or after 60ms if it
+// is of those that do not answer. A program that answers pings but does not come to that one within 5s is an error.
+// Caps Lock, and whatever else is locked but for Num Lock, is lifted while text is typed.
+//
+// Text needs a window that has the focus, and is typed only as long as that does not change; the error says how far
+// it came.
 //
 // # Scrolling
 //
 // Programs scroll by notches of the wheel, of a size of their own. [Options].PixelsPerNotch translates; the
 // default is what a notch moves in Debian's Chromium. Distances are rounded to the nearest notch, halves away from
 // 0, and the remainder counts in the next Scroll, for each axis, so that a sequence of any length is off by less
-// than a notch.
+// than a notch. The notches go one by one, at the pace of [Options].ScrollPace. A scroll that turns no notch, such
+// as one by 0, moves the pointer and says to the logger, at level info, that this was all.
 package x11
 
 import (
@@ -47,10 +71,13 @@ import (
 
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11/internal/capture"
+	"github.com/deskagent/deskagent/driver/x11/internal/clipboard"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/event"
+	"github.com/deskagent/deskagent/driver/x11/internal/focus"
 	"github.com/deskagent/deskagent/driver/x11/internal/keyboard"
 	"github.com/deskagent/deskagent/driver/x11/internal/robot"
+	"github.com/deskagent/deskagent/driver/x11/internal/xkb"
 	"github.com/deskagent/deskagent/driver/x11/internal/xtest"
 )
 
@@ -91,8 +118,34 @@ type Options struct {
 	// DryRun, unless nil, is written a line for each event, and the server gets none. Actions are checked against the
 	// display as ever, and pauses are left out. Sink is not looked at.
 	DryRun io.Writer
-	// Logger is told each action and its duration, at debug level; what was typed is not. Nil discards.
+	// Logger is told each action and its duration, at debug level; what was typed is not. What was found down or left
+	// behind on the display is a warning. Nil discards.
 	Logger *slog.Logger
+
+	// Watchdog is the command of a process that releases what is down and restores the keyboard map as soon as this
+	// process dies, whatever kills it: it calls [Watch] with the two arguments that are added here. The driver starts
+	// it, outside of the process group, and waits for its end in Close. Empty means none; then the next driver does
+	// it.
+	Watchdog []string
+	// Release has Open release the keys and buttons that it finds down.
+	Release bool
+	// ClearModifiers lifts modifiers that somebody else holds down, for the time of an action, and puts them back
+	// after it. Otherwise the action is refused. Who lets go of a key in the meantime finds it down again.
+	ClearModifiers bool
+
+	// Paste has Type put the text on the clipboard, press PasteKeys, and put back what was on the clipboard once the
+	// program that has the focus has fetched the text. It is for texts of megabytes, and for programs that take long
+	// for each key: any text takes about 70ms. Newlines and tabs arrive as they are instead of as keys.
+	//
+	// It costs the clipboard for a moment. Other programs see the text there, and clipboard managers keep it. What was
+	// there is fetched from its owner before, for at most 2s and 64 MB, and what is not to be had in this way is lost
+	// and said to the logger. Afterwards it is this driver that gives it to others: it is gone after Close, as it is
+	// when this process dies. A field that does not take the chord for pasting is an error after 5s. So is one whose
+	// program asks for the clipboard by another connection to the server than that of its window, as Wine does.
+	Paste bool
+	// PasteKeys is the chord that pastes from the clipboard, in the names of [driver.Keypress]. Terminals mostly want
+	// CTRL, SHIFT and V. Default CTRL and V.
+	PasteKeys []string
 
 	// Hold is how long a button or a chord stays down, and how long a drag rests before it moves and before it
 	// lets go. Programs that look at the state of the keyboard from time to time miss what is shorter than their
@@ -104,13 +157,17 @@ type Options struct {
 	// click waits until a click before it at the same place is older, lest the two become a triple click; so does
 	// a click after a double click. Default 500ms.
 	DoubleClickTime time.Duration
-	// DragStep is how far apart, in pixels, the points of a drag's motion are, at most. Default 8.
+	// DragStep is how far apart, in pixels, the points of a drag's motion are, at most. Default 8. With a single step
+	// GTK begins no drag and no selection.
 	DragStep int
-	// DragPace is how long the pointer takes for one DragStep. Default 3ms.
+	// DragPace is how long the pointer takes for one DragStep. Default 3ms. Without a pace Chromium drops nothing.
 	DragPace time.Duration
 	// PixelsPerNotch is how many pixels of a Scroll make one notch of the wheel. Default 120, which is how far one
 	// notch moves a page in Chromium 156 of Debian 12.
 	PixelsPerNotch int
+	// ScrollPace lies between two notches. Chromium 156 loses up to 80 % of the way of 25 notches that come at once,
+	// and nothing of them at 1ms. Default 3ms.
+	ScrollPace time.Duration
 	// WaitTime is how long Wait waits. Default 1s.
 	WaitTime time.Duration
 }
@@ -131,6 +188,15 @@ func (o *Options) withDefaults() (Options, error) {
 	default:
 		return r, fmt.Errorf("unknown capture %q, want %q", r.Capture, CaptureKbinani)
 	}
+	if len(r.PasteKeys) > 0 && !r.Paste {
+		return r, fmt.Errorf("PasteKeys are %q and Paste is not set", r.PasteKeys)
+	}
+	if _, err := driver.ParseKeys(r.PasteKeys); err != nil {
+		return r, fmt.Errorf("PasteKeys: %w", err)
+	}
+	if len(r.PasteKeys) == 0 {
+		r.PasteKeys = []string{"CTRL", "V"}
+	}
 	if r.Logger == nil {
 		r.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -141,6 +207,7 @@ func (o *Options) withDefaults() (Options, error) {
 		setDefault("DragStep", &r.DragStep, 8),
 		setDefault("DragPace", &r.DragPace, 3*time.Millisecond),
 		setDefault("PixelsPerNotch", &r.PixelsPerNotch, 120),
+		setDefault("ScrollPace", &r.ScrollPace, 3*time.Millisecond),
 		setDefault("WaitTime", &r.WaitTime, time.Second),
 	} {
 		if err != nil {
@@ -173,6 +240,9 @@ type Driver struct {
 	closing context.Context
 	close   context.CancelCauseFunc
 	ended   chan struct{}
+	// held is what was down when the driver was opened, and watchdog the one that was started; Open sets them.
+	held     []string
+	watchdog *watchdog
 	// closeErr is what the worker met while closing; it is set before ended.
 	closeErr error
 }
@@ -185,7 +255,9 @@ var (
 // ErrClosed is wrapped by the errors of a Driver after Close, and of an action that Close cut short.
 var ErrClosed = errors.New("driver is closed")
 
-// Open connects to a display and finds out whether it can be driven. Its errors wrap [driver.ErrNoDisplay] when
+// Open connects to a display and finds out whether it can be driven. What a driver that died has left behind it
+// clears away first. Up to eight drivers may be open on one display, which is of use to look on while one acts. Its
+// errors wrap [driver.ErrNoDisplay] when
 // there is no display of that name, and [driver.ErrUnsupported] when it cannot be driven from here: it has no
 // XTEST, its screen is not of depth 24, this is not Linux, or robotgo was asked for and cannot be had.
 func Open(ctx context.Context, opts *Options) (*Driver, error) {
@@ -236,7 +308,14 @@ func (d *Driver) open() (_ *desk, err error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := keyboard.Read(conn)
+	var keys keymap
+	if keys.xkb, err = xkb.Use(conn); err != nil {
+		return nil, err
+	}
+	if keys.focus, err = focus.Open(conn); err != nil {
+		return nil, err
+	}
+	layout, err := keyboard.Read(keys.xkb, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +326,27 @@ func (d *Driver) open() (_ *desk, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &desk{opts: &d.opts, conn: conn, keys: keys, grabber: grabber, hands: hands{sink: sink}}, nil
+	if keys.pen = sink; d.sink == SinkRobotgo {
+		if keys.pen, err = xtest.New(conn); err != nil {
+			sink.Close()
+			return nil, err
+		}
+	}
+	k := &desk{opts: &d.opts, conn: conn, keys: layout, keymap: keys, grabber: grabber, hands: hands{sink: sink, apart: d.sink == SinkRobotgo}}
+	if d.opts.DryRun != nil {
+		return k, nil
+	}
+	if d.opts.Paste {
+		k.clipboard, err = clipboard.Open(d.opts.Display)
+	}
+	if err == nil {
+		err = d.takePlace(k)
+	}
+	if err != nil {
+		k.close()
+		return nil, err
+	}
+	return k, nil
 }
 
 // openSink opens the sink that the options ask for, and notes which one it is.

@@ -5,6 +5,9 @@ import (
 	"syscall"
 )
 
-func setAttributes(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+func setAttributes(cmd *exec.Cmd, outlives bool) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if !outlives {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
 }

@@ -4,4 +4,4 @@ package run
 
 import "os/exec"
 
-func setAttributes(*exec.Cmd) {}
+func setAttributes(*exec.Cmd, bool) {}

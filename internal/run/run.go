@@ -2,7 +2,7 @@
 // starts one waits for it; and a failure shows the command in a form that can be pasted into a shell, with the last
 // of what it wrote.
 //
-// On Linux a child also dies with this process, even when that is killed, and stands in a process group of its
+// On Linux a child also dies with this process, even when that is killed, unless it is to outlive it, and stands in a process group of its
 // own, so that a Ctrl-C on the terminal reaches this process alone and it decides what ends when.
 package run
 
@@ -27,6 +27,8 @@ type Options struct {
 	Files []*os.File
 	// Output receives standard output and standard error; nil discards them. The last of them is in errors anyway.
 	Output io.Writer
+	// Outlives lets the child live on when this process dies.
+	Outlives bool
 	// Grace is the time between the interrupt and the kill; zero means two seconds.
 	Grace time.Duration
 }
@@ -74,7 +76,7 @@ func Start(ctx context.Context, argv []string, opts *Options) (*Process, error) 
 	p.cmd.Stdout, p.cmd.Stderr = last, last
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(os.Interrupt) }
 	p.cmd.WaitDelay = p.grace
-	setAttributes(p.cmd)
+	setAttributes(p.cmd, opts.Outlives)
 
 	started := make(chan error)
 	go func() {

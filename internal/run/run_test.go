@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,8 +24,9 @@ func TestMain(m *testing.M) {
 		os.Exit(3)
 	case "sleep":
 		time.Sleep(time.Minute)
-	case "parent":
-		p, err := run.Start(context.Background(), []string{"sleep", "60"}, nil)
+	case "parent", "parent that is outlived":
+		outlives := os.Getenv("RUN_TEST_CHILD") == "parent that is outlived"
+		p, err := run.Start(context.Background(), []string{"sleep", "60"}, &run.Options{Outlives: outlives})
 		if err != nil {
 			panic(err)
 		}
@@ -101,6 +103,38 @@ func TestChildDiesWithParent(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("process %s outlived its killed parent", pid)
 		}
+	}
+}
+
+// TestChildOutlivesParent checks that a child which is to outlive its parent is there when that has been killed.
+func TestChildOutlivesParent(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p := start(t, t.Context(), "parent that is outlived", run.Options{Output: w})
+	line := make([]byte, 32)
+	n, err := r.Read(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(string(bytes.TrimSpace(line[:n])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := os.FindProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer child.Kill()
+	p.Kill()
+	time.Sleep(50 * time.Millisecond)
+	if err := child.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the child is gone with its parent: %v", err)
+	}
+	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil && bytes.Contains(stat, []byte(") Z ")) {
+		t.Error("the child has died with its parent")
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package witness is an X client that sees for itself what happens on a display: a plain window that writes down
-// every input event it gets. Tests of drivers ask it, so that no driver is its own judge.
+// every input event it gets. Tests of drivers ask it, and the benchmark, so that no driver is its own judge.
 package witness
 
 import (
@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/jezek/xgb"
 	"github.com/jezek/xgb/xproto"
@@ -67,12 +68,14 @@ func (e Event) String() string {
 // A Window is a window that covers the screen and writes down its events. Its methods may be called from any
 // goroutine.
 type Window struct {
-	x      *xgb.Conn
-	root   xproto.Window
-	id     xproto.Window
-	mark   xproto.Atom
-	ended  chan struct{}
-	closed sync.Once
+	x    *xgb.Conn
+	root xproto.Window
+	id   xproto.Window
+	// mark is the property that sync changes, rules the one that says that setxkbmap has changed the layout.
+	mark, rules, protocols, ping xproto.Atom
+	closing                      chan struct{}
+	ended                        chan struct{}
+	closed                       sync.Once
 
 	mu       sync.Mutex
 	events   []Event
@@ -82,6 +85,7 @@ type Window struct {
 	buttons  []byte        // that are down, by the events
 	keymap   *xproto.GetKeyboardMappingReply
 	firstKey xproto.Keycode
+	perKey   time.Duration // how long the window takes for a key
 }
 
 // Open opens a window on a display, over all of the screen, and gives it the focus. No window manager has a say in
@@ -91,7 +95,7 @@ func Open(display string) (*Window, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a window on display %q: %w", display, err)
 	}
-	w := &Window{x: x, root: xproto.Setup(x).DefaultScreen(x).Root, ended: make(chan struct{}), arrived: make(chan struct{})}
+	w := &Window{x: x, root: xproto.Setup(x).DefaultScreen(x).Root, closing: make(chan struct{}), ended: make(chan struct{}), arrived: make(chan struct{})}
 	if err := w.open(); err != nil {
 		x.Close()
 		return nil, fmt.Errorf("opening a window on display %q: %w", display, err)
@@ -108,14 +112,22 @@ func (w *Window) open() error {
 	setup := xproto.Setup(w.x)
 	screen := setup.DefaultScreen(w.x)
 	w.firstKey = setup.MinKeycode
-	if err := w.readKeymap(); err != nil {
+	for name, atom := range map[string]*xproto.Atom{
+		"WITNESS_MARK": &w.mark, "WM_PROTOCOLS": &w.protocols, "_NET_WM_PING": &w.ping, "_XKB_RULES_NAMES": &w.rules,
+	} {
+		r, err := xproto.InternAtom(w.x, false, uint16(len(name)), name).Reply()
+		if err != nil {
+			return err
+		}
+		*atom = r.Atom
+	}
+	if err := w.useXKB(); err != nil {
 		return err
 	}
-	mark, err := xproto.InternAtom(w.x, false, uint16(len("WITNESS_MARK")), "WITNESS_MARK").Reply()
+	err := w.readKeymap()
 	if err != nil {
 		return err
 	}
-	w.mark = mark.Atom
 	if w.id, err = xproto.NewWindowId(w.x); err != nil {
 		return err
 	}
@@ -133,6 +145,49 @@ func (w *Window) open() error {
 	return xproto.SetInputFocusChecked(w.x, xproto.InputFocusPointerRoot, w.id, xproto.TimeCurrentTime).Check()
 }
 
+// useXKB makes the window one of a client that speaks the X Keyboard Extension, as all do that use Xlib: events say then
+// which group is in force. To be told of new symbols on keys such a client has to select it; of a new layout it is told
+// by an event that xgb cannot read, hence the property.
+func (w *Window) useXKB() error {
+	const name = "XKEYBOARD"
+	extension, err := xproto.QueryExtension(w.x, uint16(len(name)), name).Reply()
+	if err != nil {
+		return err
+	}
+	use := w.x.NewCookie(true, true)
+	w.x.NewRequest([]byte{extension.MajorOpcode, 0, 2, 0, 1, 0, 0, 0}, use) // UseExtension, version 1.0
+	if _, err := use.Reply(); err != nil {
+		return err
+	}
+	const mapNotify, symbols = 1 << 1, 1 << 1
+	sel := w.x.NewCookie(true, false)
+	w.x.NewRequest([]byte{extension.MajorOpcode, 1, 4, 0, 0, 1, mapNotify, 0, 0, 0, 0, 0, symbols, 0, symbols, 0}, sel) // SelectEvents
+	if err := sel.Check(); err != nil {
+		return err
+	}
+	return xproto.ChangeWindowAttributesChecked(w.x, w.root, xproto.CwEventMask, []uint32{xproto.EventMaskPropertyChange}).Check()
+}
+
+// AnswerPings makes the window answer _NET_WM_PING, each in its turn among the events, as toolkits do for their
+// programs.
+func (w *Window) AnswerPings() error {
+	data := make([]byte, 4)
+	xgb.Put32(data, uint32(w.ping))
+	err := xproto.ChangePropertyChecked(w.x, xproto.PropModeReplace, w.id, w.protocols, xproto.AtomAtom, 32, 1, data).Check()
+	if err != nil {
+		return fmt.Errorf("announcing answers to pings: %w", err)
+	}
+	return nil
+}
+
+// TakeTime makes the window a slow one: it looks at a key that long after it has taken it off the queue, and at the
+// next event not before.
+func (w *Window) TakeTime(perKey time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.perKey = perKey
+}
+
 // ForTest opens a window and closes it when the test ends.
 func ForTest(t testing.TB, display string) *Window {
 	t.Helper()
@@ -146,7 +201,10 @@ func ForTest(t testing.TB, display string) *Window {
 
 // Close closes the window and waits for its goroutine.
 func (w *Window) Close() {
-	w.closed.Do(w.x.Close)
+	w.closed.Do(func() {
+		close(w.closing)
+		w.x.Close()
+	})
 	<-w.ended
 }
 
@@ -165,6 +223,18 @@ func (w *Window) read() {
 func (w *Window) note(event xgb.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if _, ok := event.(xproto.KeyPressEvent); ok && w.perKey > 0 {
+		perKey := w.perKey
+		w.mu.Unlock()
+		select {
+		case <-time.After(perKey):
+		case <-w.closing:
+		}
+		w.mu.Lock()
+		if w.readKeymap() != nil {
+			return
+		}
+	}
 	switch e := event.(type) {
 	case xproto.KeyPressEvent:
 		key, text := w.key(e.Detail, e.State)
@@ -185,10 +255,20 @@ func (w *Window) note(event xgb.Event) {
 			return // The connection has ended, which the next event says.
 		}
 	case xproto.PropertyNotifyEvent:
-		if e.Atom != w.mark {
-			return
+		switch e.Atom {
+		case w.mark:
+			w.seen++
+		case w.rules:
+			if w.readKeymap() != nil {
+				return
+			}
 		}
-		w.seen++
+	case xproto.ClientMessageEvent:
+		if e.Type == w.protocols && e.Data.Data32[0] == uint32(w.ping) {
+			e.Window = w.root
+			const toManager = xproto.EventMaskSubstructureNotify | xproto.EventMaskSubstructureRedirect
+			xproto.SendEvent(w.x, false, w.root, toManager, string(e.Bytes()))
+		}
 	default:
 		return
 	}
@@ -197,34 +277,53 @@ func (w *Window) note(event xgb.Event) {
 }
 
 // readKeymap reads the keyboard map, for what is written on the keys.
-func (w *Window) readKeymap() (err error) {
+func (w *Window) readKeymap() error {
 	setup := xproto.Setup(w.x)
-	w.keymap, err = xproto.GetKeyboardMapping(w.x, setup.MinKeycode, byte(setup.MaxKeycode-setup.MinKeycode+1)).Reply()
+	keymap, err := xproto.GetKeyboardMapping(w.x, setup.MinKeycode, byte(setup.MaxKeycode-setup.MinKeycode+1)).Reply()
+	if err == nil {
+		w.keymap = keymap
+	}
 	return err
 }
 
-// key returns the bare symbol of a key and the character it gives in a state. A letter is capital when one of
-// Shift and Caps Lock is in force, as under XKB; other keys heed Shift only.
+// key returns the bare symbol of a key and the character it gives in a state, for the first two groups and four levels,
+// which are those of the core keyboard map (The X Keyboard Extension: Protocol Specification, section 12.4). A letter
+// is capital when one of Shift and Caps Lock is in force; other keys heed Shift only. A key that begins a character, a
+// dead one, gives none.
 func (w *Window) key(code xproto.Keycode, state uint16) (driver.Key, rune) {
 	width := int(w.keymap.KeysymsPerKeycode)
-	first := int(code-w.firstKey)*width + int(state>>13&1)*2
-	symbols := w.keymap.Keysyms[first : first+2]
-	plain, shifted := driver.Key(symbols[0]), driver.Key(symbols[1])
-	wanted := plain
-	isLetter := plain >= 'a' && plain <= 'z'
+	symbols := w.keymap.Keysyms[int(code-w.firstKey)*width:][:width]
+	group := int(state >> 13 & 1)
+	at := func(level int) driver.Key {
+		if i := 2*group + level%2 + level/2*4; i < width {
+			return driver.Key(symbols[i])
+		}
+		return 0
+	}
+	level := 0
+	if state&altGr != 0 && at(2) != 0 {
+		level = 2
+	}
+	wanted, shifted := at(level), at(level+1)
+	lower, isCharacter := wanted.Rune()
+	upper, _ := shifted.Rune()
+	isLetter := isCharacter && lower != upper && unicode.ToUpper(lower) == upper
 	if shift, caps := state&xproto.ModMaskShift != 0, state&xproto.ModMaskLock != 0; shift != (caps && isLetter) && shifted != 0 {
 		wanted = shifted
 	}
 	switch text, ok := wanted.Rune(); {
 	case ok:
-		return plain, text
+		return at(0), text
 	case wanted == driver.KeyReturn:
-		return plain, '\n'
+		return at(0), '\n'
 	case wanted == driver.KeyTab:
-		return plain, '\t'
+		return at(0), '\t'
 	}
-	return plain, 0
+	return at(0), 0
 }
+
+// altGr is the modifier of AltGr in the maps of xkeyboard-config.
+const altGr = xproto.ModMask5
 
 // Events returns what the window has got since the last call, all that the server has handled before included.
 func (w *Window) Events() ([]Event, error) {

@@ -5,6 +5,7 @@
 package display
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"image"
@@ -36,8 +37,7 @@ type Conn struct {
 	Screen *xproto.ScreenInfo
 	Setup  *xproto.SetupInfo
 
-	mapChanged bool
-	fault      error // the first error of a request that has no reply, until Sync reports it
+	fault error // the first error of a request that has no reply, until Sync reports it
 }
 
 // Open connects to the display of the given name, such as ":3". The error is one line and wraps
@@ -106,15 +106,36 @@ func (c *Conn) Bounds() (image.Rectangle, error) {
 	return image.Rect(0, 0, int(r.Width), int(r.Height)), nil
 }
 
-// State asks for the modifiers and buttons that are down and the locks and keyboard group in force, as in the
-// state of a core event. Whatever happened before is known afterwards, a change of the keyboard map included.
-func (c *Conn) State() (uint16, error) {
-	r, err := xproto.QueryPointer(c.X, c.Screen.Root).Reply()
+// An Input is what the input devices are at, all of them together.
+type Input struct {
+	Pointer image.Point      // in root coordinates
+	Keys    []xproto.Keycode // that are down
+	Buttons []byte           // that are down, of the first five: the server does not tell of others
+}
+
+// Input asks for the state of the devices.
+func (c *Conn) Input() (in Input, err error) {
+	keymap := xproto.QueryKeymap(c.X)
+	pointer, err := xproto.QueryPointer(c.X, c.Screen.Root).Reply()
 	if err != nil {
-		return 0, Err(err)
+		return in, Err(err)
 	}
-	c.poll()
-	return r.Mask, nil
+	keys, err := keymap.Reply()
+	if err != nil {
+		return in, Err(err)
+	}
+	in.Pointer = image.Pt(int(pointer.RootX), int(pointer.RootY))
+	for code := int(c.Setup.MinKeycode); code <= int(c.Setup.MaxKeycode); code++ {
+		if keys.Keys[code/8]&(1<<(code%8)) != 0 {
+			in.Keys = append(in.Keys, xproto.Keycode(code))
+		}
+	}
+	for number := byte(1); number <= 5; number++ {
+		if pointer.Mask&(xproto.ButtonMask1<<(number-1)) != 0 {
+			in.Buttons = append(in.Buttons, number)
+		}
+	}
+	return in, nil
 }
 
 // Sync waits until the server has done all that was asked, and returns the first error that came up.
@@ -128,31 +149,40 @@ func (c *Conn) Sync() error {
 	return fault
 }
 
-// MapChanged reports, once, that the keyboard map has changed since the last call.
-func (c *Conn) MapChanged() bool {
-	changed := c.mapChanged
-	c.mapChanged = false
-	return changed
-}
-
-// poll takes what has arrived off the queue. No events are selected, but every client is told of a new keyboard
-// map, and errors of requests without a reply come this way.
-func (c *Conn) poll() {
+// Await waits for an event that is wanted, unless ctx ends first. Whoever selects events takes them off the queue this
+// way, and selects none when done: a queue that nobody empties holds up the replies behind it.
+func (c *Conn) Await(ctx context.Context, wanted func(xgb.Event) bool) error {
+	const interval = 100 * time.Microsecond // xgb cannot wait for an event and a context at once
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
 	for {
-		event, err := c.X.PollForEvent()
-		switch {
-		case err != nil:
-			if c.fault == nil {
-				c.fault = Err(err)
-			}
-		case event == nil:
-			return
-		default:
-			if _, ok := event.(xproto.MappingNotifyEvent); ok {
-				c.mapChanged = true
+		for event, more := c.next(); more; event, more = c.next() {
+			if event != nil && wanted(event) {
+				return nil
 			}
 		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
+}
+
+// poll takes what has arrived off the queue.
+func (c *Conn) poll() {
+	for more := true; more; {
+		_, more = c.next()
+	}
+}
+
+// next takes the next event or error off the queue, if there is one. The errors are those of requests without a reply.
+func (c *Conn) next() (event xgb.Event, more bool) {
+	event, err := c.X.PollForEvent()
+	if err != nil && c.fault == nil {
+		c.fault = Err(err)
+	}
+	return event, event != nil || err != nil
 }
 
 // Err turns an error of xgb into one of package driver: the end of the connection is a lost display.

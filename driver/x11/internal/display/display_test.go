@@ -57,7 +57,7 @@ func TestFault(t *testing.T) {
 	defer conn.Close()
 	const noSuchWindow = 1
 	xproto.MapWindow(conn.X, noSuchWindow)
-	if _, err := conn.State(); err != nil {
+	if _, err := conn.Bounds(); err != nil {
 		t.Errorf("got %v from another request", err)
 	}
 	if err := conn.Sync(); err == nil {

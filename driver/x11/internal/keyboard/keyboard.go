@@ -1,189 +1,234 @@
-// Package keyboard knows which key of the keyboard, with Shift or without, gives which symbol.
+// Package keyboard knows which keys, with which modifiers, give which symbols: the keys of a chord and those of a
+// text. What no key gives it puts on keycodes that mean nothing.
 //
-// It reads the core keyboard map, which shows two groups of two levels: without and with Shift. What a layout has
-// on further levels (AltGr) or in further groups, and symbols that no key has, are not found; this is where they
-// are to be added.
+// # Finding
+//
+// A symbol is looked for in the group that is in force, on the levels that Shift and AltGr lead to. Keys that only
+// begin a character (dead keys) have symbols of their own and are never taken for it.
+//
+// # Binding
+//
+// A keyboard map has some twenty keycodes that mean nothing. Each can be given two symbols, the second one with
+// Shift. Clients look into the map when they read a press, which is later than when it was made: a keycode may get
+// its next meaning, or lose its last one, only when they have read all presses of it. That is up to the caller.
 package keyboard
 
 import (
 	"fmt"
+	"slices"
 	"unicode"
 
 	"github.com/jezek/xgb/xproto"
 
 	"github.com/deskagent/deskagent/driver"
-	"github.com/deskagent/deskagent/driver/x11/internal/display"
+	"github.com/deskagent/deskagent/driver/x11/internal/xkb"
 )
 
-// A Stroke is one key to press, and whether Shift has to be down to get the symbol that is wanted.
+// A Stroke is one key to press, and what has to be down to get the symbol that is wanted.
 type Stroke struct {
 	Code xproto.Keycode
 	// Symbol is what the key gives without any modifier.
 	Symbol driver.Key
-	Shift  bool
+	// Mods are the modifiers to hold, as a mask of core events; [Map.Holding] has their keys.
+	Mods byte
+}
+
+// A Binding is a keycode that gets a meaning: a symbol for the key alone and one for Shift and the key.
+type Binding struct {
+	Code    xproto.Keycode
+	Symbols [2]driver.Key
 }
 
 // A Map is a keyboard map as it was when it was read. It is not changed afterwards.
 type Map struct {
-	keys    []key // in the order of their codes
-	numLock uint16
-	shift   Stroke // the zero Stroke when there is no such key
+	keys *xkb.Map
+	// where has the places of each symbol, in the order of their keycodes; characters are there by driver.RuneKey.
+	where        map[driver.Key][]place
+	shift, altGr modifier
+	numLock      byte             // the modifier of Num Lock
+	empty        []xproto.Keycode // that mean nothing
 }
 
-type key struct {
-	code   xproto.Keycode
-	groups [2][2]driver.Key // by group and level; 0 where there is no symbol
+type place struct {
+	code         xproto.Keycode
+	group, level int
 }
 
-// Read reads the map that is in force.
-func Read(conn *display.Conn) (*Map, error) {
-	first, last := conn.Setup.MinKeycode, conn.Setup.MaxKeycode
-	symbols, err := xproto.GetKeyboardMapping(conn.X, first, byte(last-first+1)).Reply()
-	if err != nil {
-		return nil, fmt.Errorf("reading the keyboard map: %w", display.Err(err))
+// A modifier is a key that is a modifier while it is down; the zero modifier is one that the map has not.
+type modifier struct {
+	key  Stroke
+	mask byte
+}
+
+// Read reads the map that is in force, and returns old, which may be nil, when it is that one still.
+func Read(x *xkb.Extension, old *Map) (*Map, error) {
+	var before *xkb.Map
+	if old != nil {
+		before = old.keys
 	}
-	modifiers, err := xproto.GetModifierMapping(conn.X).Reply()
-	if err != nil {
-		return nil, fmt.Errorf("reading the modifier map: %w", display.Err(err))
+	keys, err := x.Map(before)
+	switch {
+	case err != nil:
+		return nil, err
+	case keys == before:
+		return old, nil
 	}
-	m := &Map{}
-	width := int(symbols.KeysymsPerKeycode)
-	for i := 0; i+width <= len(symbols.Keysyms); i += width {
-		m.keys = append(m.keys, newKey(first+xproto.Keycode(i/width), symbols.Keysyms[i:i+width]))
-	}
-	m.shift, _ = m.Stroke(driver.KeyShift, 0)
-	if lock, ok := m.Stroke(driver.KeyNumLock, 0); ok {
-		perModifier := int(modifiers.KeycodesPerModifier)
-		for i, code := range modifiers.Keycodes {
-			if code == lock.Code {
-				m.numLock |= 1 << (i / perModifier)
+	return newMap(keys), nil
+}
+
+func newMap(keys *xkb.Map) *Map {
+	m := &Map{keys: keys, where: map[driver.Key][]place{}}
+	for i, k := range keys.Keys {
+		code := keys.First + xproto.Keycode(i)
+		if len(k.Symbols) == 0 && keys.Modifiers[i] == 0 {
+			m.empty = append(m.empty, code)
+		}
+		for j, symbol := range k.Symbols {
+			if symbol != 0 {
+				at := place{code, j / int(k.Width), j % int(k.Width)}
+				key := canonical(driver.Key(symbol))
+				m.where[key] = append(m.where[key], at)
 			}
 		}
 	}
-	return m, nil
+	m.shift, m.altGr = m.modifier(driver.KeyShift), m.modifier(driver.KeyAltGr)
+	m.numLock = m.modifier(driver.KeyNumLock).mask
+	return m
 }
 
-// newKey sorts the symbols of one key by the rules of the X protocol, section 5: a second group that is missing
-// is the first one again, and a letter alone stands for both of its cases.
-func newKey(code xproto.Keycode, symbols []xproto.Keysym) key {
-	k := key{code: code}
-	for i, symbol := range symbols[:min(4, len(symbols))] {
-		k.groups[i/2][i%2] = driver.Key(symbol)
+// canonical returns the one Key of a character that has several.
+func canonical(symbol driver.Key) driver.Key {
+	if r, ok := symbol.Rune(); ok {
+		symbol, _ = driver.RuneKey(r)
 	}
-	if k.groups[1] == [2]driver.Key{} {
-		k.groups[1] = k.groups[0]
-	}
-	for g, levels := range k.groups {
-		if levels[1] == 0 {
-			k.groups[g] = bothCases(levels[0])
+	return symbol
+}
+
+// modifier finds the first key with a symbol that stands for a modifier.
+func (m *Map) modifier(symbol driver.Key) modifier {
+	for _, at := range m.where[symbol] {
+		if mask := m.keys.Modifiers[at.code-m.keys.First]; mask != 0 && at.level == 0 {
+			return modifier{Stroke{Code: at.code, Symbol: symbol}, mask}
 		}
 	}
-	return k
+	return modifier{}
 }
 
-func bothCases(symbol driver.Key) [2]driver.Key {
-	if r, ok := symbol.Rune(); ok && unicode.IsLetter(r) {
-		lower, _ := driver.RuneKey(unicode.ToLower(r))
-		upper, _ := driver.RuneKey(unicode.ToUpper(r))
-		return [2]driver.Key{lower, upper}
-	}
-	return [2]driver.Key{symbol, symbol}
-}
-
-// Stroke finds the key that gives a symbol in the given state of the keyboard, which says what group is in force
-// and which locks are on: under Caps Lock it is "a" that needs Shift. The first key that has the symbol is taken,
-// as on a plain US keyboard that is where a person would type it. Only characters and keys of the numeric pad are
-// looked for on the shifted level: Shift and Alt is not what is meant by Meta, though it may be written on that
-// key.
-func (m *Map) Stroke(symbol driver.Key, state uint16) (Stroke, bool) {
-	group := state >> 13 & 3
-	if group > 1 {
-		return Stroke{}, false // The core map does not show it.
-	}
+// Stroke finds the key that gives a symbol in a group, under the given locked modifiers: under Caps Lock it is "a"
+// that needs Shift. The first key that has the symbol is taken, as on a plain US keyboard that is where a person
+// would type it, but one without AltGr before one with it. For keys that are neither characters nor of the numeric
+// pad only the bare key counts: Shift and Alt is not what is meant by Meta, though it may be written on that key.
+func (m *Map) Stroke(symbol driver.Key, group int, locked byte) (found Stroke, ok bool) {
 	_, isCharacter := symbol.Rune()
-	for _, k := range m.keys {
-		levels := k.groups[group]
-		bare := m.bareLevel(levels, state)
-		switch {
-		case symbol == 0:
-		case levels[bare] == symbol:
-			return Stroke{Code: k.code, Symbol: levels[0]}, true
-		case levels[1-bare] == symbol && m.shift.Code != 0 && (isCharacter || onNumericPad(symbol)):
-			return Stroke{Code: k.code, Symbol: levels[0], Shift: true}, true
+	for _, at := range m.where[canonical(symbol)] {
+		k := m.keys.Keys[at.code-m.keys.First]
+		if g, _ := k.Group(group); g != at.group {
+			continue
+		}
+		mods, reached := m.reach(m.keys.Types[k.Types[at.group]], at.level, locked)
+		if !reached || mods != 0 && !isCharacter && !onNumericPad(symbol) {
+			continue
+		}
+		stroke := Stroke{Code: at.code, Symbol: driver.Key(k.Symbol(at.group, 0)), Mods: mods}
+		if mods&m.altGr.mask == 0 {
+			return stroke, true
+		}
+		if !ok {
+			found, ok = stroke, true
 		}
 	}
-	return Stroke{}, false
+	return found, ok
 }
 
-// Shift is the Shift key, which is there when a Stroke needs it.
-func (m *Map) Shift() Stroke { return m.shift }
-
-// bareLevel is the level that a key has when it is pressed alone: a lock that applies to it swaps the two.
-func (m *Map) bareLevel(levels [2]driver.Key, state uint16) int {
-	lower, isCharacter := levels[0].Rune()
-	upper, _ := levels[1].Rune()
-	isLetter := isCharacter && lower != upper && unicode.ToUpper(lower) == upper
-	if isLetter && state&xproto.ModMaskLock != 0 || onNumericPad(levels[1]) && state&m.numLock != 0 {
-		return 1
+// reach finds the modifiers that lead to a level, beside those that are locked.
+func (m *Map) reach(t xkb.Type, level int, locked byte) (mods byte, ok bool) {
+	for _, mods := range []byte{0, m.shift.mask, m.altGr.mask, m.shift.mask | m.altGr.mask} {
+		if t.Level(mods|locked) == level {
+			return mods, true
+		}
 	}
-	return 0
+	return 0, false
+}
+
+// Holding returns the keys to hold for the modifiers of a Stroke.
+func (m *Map) Holding(mods byte) (keys []Stroke) {
+	for _, modifier := range []modifier{m.shift, m.altGr} {
+		if mods&modifier.mask != 0 {
+			keys = append(keys, modifier.key)
+		}
+	}
+	return keys
 }
 
 // onNumericPad reports whether a symbol lies between KP_Space and KP_9.
 func onNumericPad(symbol driver.Key) bool { return symbol >= 0xff80 && symbol <= 0xffb9 }
 
-// Chord finds the keys of a chord, in order, with a Shift before the first key that needs one. Together with a
-// modifier a letter means its key, in either case: CTRL and C is Ctrl+C and not Ctrl+Shift+C. It is an error, of a
-// kind of package driver, when a key is not on the keyboard or is named twice.
-func (m *Map) Chord(symbols []driver.Key, state uint16) ([]Stroke, error) {
-	var modified, shifted bool
-	for _, symbol := range symbols {
-		modified = modified || symbol.Modifier()
-		shifted = shifted || symbol == driver.KeyShift || symbol == shiftRight
-	}
-	var chord []Stroke
-	down := map[xproto.Keycode]driver.Key{}
-	for _, symbol := range symbols {
-		stroke, ok := m.Stroke(symbol, state)
+// Chord finds the keys of a chord, in order, with the Shift and AltGr that a key needs before it. Together with a
+// modifier a letter means its key, in either case: CTRL and C is Ctrl+C and not Ctrl+Shift+C. A character that the
+// group in force lacks is then the key that has it in another group: programs look there for their shortcuts, and so
+// do the people who have such a layout. Whatever else the map lacks comes with a binding, but for modifiers. It is an
+// error, of a kind of package driver, when a key cannot be had or is named twice.
+func (m *Map) Chord(symbols []driver.Key, state xkb.State) (chord []Stroke, bindings []Binding, err error) {
+	modified := slices.ContainsFunc(symbols, driver.Key.Modifier)
+	strokes := make([]Stroke, len(symbols))
+	var held byte
+	for i, symbol := range symbols {
+		stroke, ok := m.Stroke(symbol, state.Group, state.Locked)
+		if !ok && modified {
+			stroke, ok = m.inAnyGroup(symbol)
+		}
+		if !ok && !symbol.Modifier() && len(bindings) < len(m.empty) {
+			var b Binding
+			b, stroke = m.newKey(m.empty[len(bindings)], symbol)
+			bindings, ok = append(bindings, b), true
+		}
 		if !ok {
-			return nil, fmt.Errorf("key %v: %w by this keyboard map", symbol, driver.ErrUnsupported)
+			return nil, nil, fmt.Errorf("key %v: %w by this keyboard map", symbol, driver.ErrUnsupported)
 		}
-		if other, ok := down[stroke.Code]; ok {
-			return nil, fmt.Errorf("%w: keys %v and %v are one key", driver.ErrInvalidAction, other, symbol)
+		for j, other := range strokes[:i] {
+			if other.Code == stroke.Code {
+				return nil, nil, fmt.Errorf("%w: keys %v and %v are one key", driver.ErrInvalidAction, symbols[j], symbol)
+			}
 		}
-		down[stroke.Code] = symbol
-		r, _ := symbol.Rune()
-		if stroke.Shift && !shifted && !(modified && unicode.IsLetter(r)) {
-			chord, shifted = append(chord, m.shift), true
+		if r, _ := symbol.Rune(); modified && unicode.IsLetter(r) {
+			stroke.Mods &^= m.shift.mask
 		}
-		stroke.Shift = false
+		strokes[i] = stroke
+		held |= m.keys.Modifiers[stroke.Code-m.keys.First]
+	}
+	for _, stroke := range strokes {
+		chord = append(chord, m.Holding(stroke.Mods&^held)...)
+		held |= stroke.Mods
+		stroke.Mods = 0
 		chord = append(chord, stroke)
 	}
-	return chord, nil
+	return chord, bindings, nil
 }
 
-const shiftRight driver.Key = 0xffe2
-
-// Text finds the keys for a text, all of it. Newline is the Return key and tab the Tab key; of a carriage return
-// and a newline only the newline counts. The error names the first character that no key gives and its index,
-// counted in characters from 0, and wraps [driver.ErrUnsupported].
-func (m *Map) Text(text string, state uint16) ([]Stroke, error) {
-	characters := []rune(text)
-	strokes := make([]Stroke, 0, len(characters))
-	found := map[rune]Stroke{} // A text may be long and has few characters.
-	for i, r := range characters {
-		if r == '\r' && i+1 < len(characters) && characters[i+1] == '\n' {
-			continue
+// newKey makes a key for a chord out of a keycode. A letter gets both of its cases, as programs know a shortcut by the
+// small one.
+func (m *Map) newKey(code xproto.Keycode, symbol driver.Key) (Binding, Stroke) {
+	b, stroke := Binding{code, [2]driver.Key{symbol, symbol}}, Stroke{Code: code}
+	r, isCharacter := symbol.Rune()
+	if lower, upper := unicode.ToLower(r), unicode.ToUpper(r); isCharacter && lower != upper && m.shift.mask != 0 {
+		b.Symbols[0], _ = driver.RuneKey(lower)
+		b.Symbols[1], _ = driver.RuneKey(upper)
+		if r == upper {
+			stroke.Mods = m.shift.mask
 		}
-		stroke, ok := found[r]
-		if !ok {
-			symbol, isKey := driver.RuneKey(r)
-			if stroke, ok = m.Stroke(symbol, state); !ok || !isKey {
-				return nil, fmt.Errorf("character %q at index %d: %w by this keyboard map", r, i, driver.ErrUnsupported)
-			}
-			found[r] = stroke
-		}
-		strokes = append(strokes, stroke)
 	}
-	return strokes, nil
+	stroke.Symbol = b.Symbols[0]
+	return b, stroke
+}
+
+// inAnyGroup finds the key that has a character bare, a letter in its small form.
+func (m *Map) inAnyGroup(symbol driver.Key) (Stroke, bool) {
+	r, isCharacter := symbol.Rune()
+	small, _ := driver.RuneKey(unicode.ToLower(r))
+	for _, at := range m.where[small] {
+		if isCharacter && at.level == 0 {
+			return Stroke{Code: at.code, Symbol: small}, true
+		}
+	}
+	return Stroke{}, false
 }

@@ -9,136 +9,239 @@ import (
 	"github.com/jezek/xgb/xproto"
 
 	"github.com/deskagent/deskagent/driver"
+	"github.com/deskagent/deskagent/driver/x11/internal/xkb"
 )
 
 const (
-	caps   = xproto.ModMaskLock
-	num    = xproto.ModMask2
-	second = 1 << 13 // group
+	shift = xproto.ModMaskShift
+	caps  = xproto.ModMaskLock
+	num   = xproto.ModMask2
+	altGr = xproto.ModMask5
 )
 
-// small is a keyboard of a few keys; the second group is a Russian one.
-func small() *Map {
-	m := &Map{numLock: num}
-	for i, symbols := range [][]xproto.Keysym{
-		10: {'a', 'A', 0x01000444, 0x01000424}, // ф
-		11: {'1', '!'},
-		12: {'='},
-		13: {'b'}, // a letter alone is both cases
-		14: {0xff9c, 0xffb1},
-		15: {0xffe1},
-		16: {0xffe3},
-		17: {0xffe9, 0xffe7}, // Alt, Meta
-		18: {0xff0d},
-		19: {'<', '>', '<', '>', '|'},
-		20: {},
-		21: {'!'},
-		22: {0xe9, 0xc9}, // é
-		23: {0xff09, 0xfe20},
-	} {
-		if symbols != nil {
-			m.keys = append(m.keys, newKey(xproto.Keycode(i), symbols))
-		}
+// The types of the keys of small, by their numbers.
+const (
+	one = iota
+	two
+	letter
+	pad
+	four
+)
+
+var types = []xkb.Type{
+	one:    {},
+	two:    {Mods: shift, Levels: map[byte]int{shift: 1}},
+	letter: {Mods: shift | caps, Levels: map[byte]int{shift: 1, caps: 1}},
+	pad:    {Mods: shift | num, Levels: map[byte]int{shift: 1, num: 1}},
+	four:   {Mods: shift | altGr, Levels: map[byte]int{shift: 1, altGr: 2, shift | altGr: 3}},
+}
+
+// newKey is a key of types by group, each with symbols for all its levels.
+func newKey(groups ...any) (k xkb.Key) {
+	k.Groups = byte(len(groups) / 2)
+	for i := 0; i < len(groups); i += 2 {
+		k.Types[i/2] = byte(groups[i].(int))
+		symbols := groups[i+1].([]xproto.Keysym)
+		k.Width = max(k.Width, byte(len(symbols)))
 	}
-	m.shift, _ = m.Stroke(driver.KeyShift, 0)
-	return m
+	for i := 1; i < len(groups); i += 2 {
+		symbols := groups[i].([]xproto.Keysym)
+		k.Symbols = append(k.Symbols, append(symbols, make([]xproto.Keysym, int(k.Width)-len(symbols))...)...)
+	}
+	return k
+}
+
+type syms = []xproto.Keysym
+
+// small is a keyboard of a few keys; the second group of some is a Russian one. Keycodes 20 and 25 mean nothing.
+func small() *Map {
+	keys := &xkb.Map{Types: types, First: 10, Keys: []xkb.Key{
+		newKey(letter, syms{'a', 'A'}, letter, syms{0x6c6, 0x6e6}), // ф, as layouts have it
+		newKey(two, syms{'1', '!'}),
+		newKey(one, syms{'='}),
+		newKey(letter, syms{'b', 'B'}),
+		newKey(pad, syms{0xff9c, 0xffb1}),
+		newKey(one, syms{0xffe1}),
+		newKey(one, syms{0xffe3}),
+		newKey(two, syms{0xffe9, 0xffe7}), // Alt, Meta
+		newKey(one, syms{0xff0d}),
+		newKey(four, syms{'<', '>', '|', 0xa6}),
+		{},
+		newKey(two, syms{'!', '|'}),
+		newKey(letter, syms{0xe9, 0xc9}), // é
+		newKey(two, syms{0xff09, 0xfe20}),
+		newKey(one, syms{0xfe03}),
+		{},
+		newKey(one, syms{0xff7f}),
+		newKey(one, syms{0xfe52}),                // dead circumflex
+		newKey(one, syms{'c'}, one, syms{0x6d3}), // с
+	}, Modifiers: make([]byte, 19)}
+	keys.Modifiers[15-10], keys.Modifiers[16-10], keys.Modifiers[17-10] = shift, xproto.ModMaskControl, xproto.ModMask1
+	keys.Modifiers[24-10], keys.Modifiers[26-10] = altGr, num
+	return newMap(keys)
+}
+
+func word(s Stroke) string {
+	return fmt.Sprint(s.Code) + map[byte]string{shift: "+", altGr: "'", shift | altGr: "'+"}[s.Mods]
+}
+
+func words(strokes []Stroke) string {
+	var all []string
+	for _, s := range strokes {
+		all = append(all, word(s))
+	}
+	return strings.Join(all, " ")
+}
+
+func bound(bindings []Binding) string {
+	var all []string
+	for _, b := range bindings {
+		all = append(all, fmt.Sprintf("%d=%v%v", b.Code, b.Symbols[0], b.Symbols[1]))
+	}
+	return strings.Join(all, " ")
 }
 
 func TestStroke(t *testing.T) {
 	tests := []struct {
 		symbol driver.Key
-		state  uint16
-		want   string // keycode, with + for Shift
+		group  int
+		locked byte
+		want   string // keycode, with + for Shift and ' for AltGr
 	}{
-		{'a', 0, "10"}, {'A', 0, "10+"}, {'a', caps, "10+"}, {'A', caps, "10"},
-		{'1', 0, "11"}, {'!', 0, "11+"}, {'1', caps, "11"}, {'!', caps, "11+"},
-		{'=', 0, "12"}, {'b', 0, "13"}, {'B', 0, "13+"},
-		{0xff9c, 0, "14"}, {0xffb1, 0, "14+"}, {0xffb1, num, "14"}, {0xff9c, num, "14+"},
-		{driver.KeyAlt, 0, "17"}, {0xffe7, 0, "none"}, // Shift and Alt is not Meta.
-		{'<', 0, "19"}, {'|', 0, "none"}, {'q', 0, "none"}, {0, 0, "none"},
-		{0xe9, 0, "22"}, {0xc9, 0, "22+"}, {0xe9, caps, "22+"},
-		{'a', second, "none"}, {0x01000444, second, "10"}, {0x01000424, second, "10+"}, {'!', second, "11+"}, {driver.KeyReturn, second, "18"},
-		{'a', 2 * second, "none"},
+		{'a', 0, 0, "10"}, {'A', 0, 0, "10+"}, {'a', 0, caps, "10+"}, {'A', 0, caps, "10"},
+		{'1', 0, 0, "11"}, {'!', 0, 0, "11+"}, {'1', 0, caps, "11"}, {'!', 0, caps, "11+"},
+		{'=', 0, 0, "12"}, {'b', 0, 0, "13"}, {'B', 0, 0, "13+"}, {'B', 0, shift, "13"}, {'b', 0, shift, "none"},
+		{0xff9c, 0, 0, "14"}, {0xffb1, 0, 0, "14+"}, {0xffb1, 0, num, "14"}, {0xff9c, 0, num, "14+"}, {'a', 0, num, "10"},
+		{driver.KeyAlt, 0, 0, "17"}, {0xffe7, 0, 0, "none"}, // Shift and Alt is not Meta.
+		{'<', 0, 0, "19"}, {0xa6, 0, 0, "19'+"}, {'q', 0, 0, "none"}, {0, 0, 0, "none"}, {'^', 0, 0, "none"},
+		{'|', 0, 0, "21+"}, // AltGr is the last resort.
+		{0xe9, 0, 0, "22"}, {0xc9, 0, 0, "22+"}, {0xe9, 0, caps, "22+"},
+		{'a', 1, 0, "none"}, {0x01000444, 1, 0, "10"}, {0x6c6, 1, 0, "10"}, {0x01000424, 1, 0, "10+"}, {'!', 1, 0, "11+"}, {driver.KeyReturn, 1, 0, "18"},
+		{'a', 2, 0, "10"}, // beyond the last group is the first one
 	}
 	m := small()
 	for _, test := range tests {
 		got := "none"
-		if stroke, ok := m.Stroke(test.symbol, test.state); ok {
+		if stroke, ok := m.Stroke(test.symbol, test.group, test.locked); ok {
 			got = word(stroke)
 		}
 		if got != test.want {
-			t.Errorf("%v in state %#x: got %s, want %s", test.symbol, test.state, got, test.want)
+			t.Errorf("%v in group %d under %#x: got %s, want %s", test.symbol, test.group, test.locked, got, test.want)
 		}
 	}
-}
-
-func word(s Stroke) string {
-	if s.Shift {
-		return fmt.Sprintf("%d+", s.Code)
-	}
-	return fmt.Sprint(s.Code)
 }
 
 func TestChord(t *testing.T) {
 	tests := []struct {
 		keys  string
-		state uint16
-		want  string // the keycodes in order, or the error
+		state xkb.State
+		want  string // the keycodes in order and what is bound, or the error
 	}{
-		{"ctrl c", 0, "key c: not supported"},
-		{"ctrl a", 0, "16 10"}, {"ctrl A", 0, "16 10"}, {"ctrl A", caps, "16 10"}, {"shift A", 0, "15 10"}, {"shift a", 0, "15 10"},
-		{"A", 0, "15 10"}, {"a", caps, "15 10"}, {"A", caps, "10"},
-		{"ctrl !", 0, "16 15 11"}, {"ctrl shift !", 0, "16 15 11"}, {"! >", 0, "15 11 19"}, {"alt ctrl 1", 0, "17 16 11"},
-		{"a ctrl", 0, "10 16"}, {"ctrl ctrl", 0, "one key"}, {"a A", 0, "one key"}, {"F13", 0, "key F13: not supported"},
+		{"ctrl a", xkb.State{}, "16 10 "}, {"ctrl A", xkb.State{}, "16 10 "}, {"ctrl A", xkb.State{Locked: caps}, "16 10 "},
+		{"shift A", xkb.State{}, "15 10 "}, {"shift a", xkb.State{}, "15 10 "},
+		{"A", xkb.State{}, "15 10 "}, {"a", xkb.State{Locked: caps}, "15 10 "}, {"A", xkb.State{Locked: caps}, "10 "},
+		{"ctrl !", xkb.State{}, "16 15 11 "}, {"ctrl shift !", xkb.State{}, "16 15 11 "}, {"! >", xkb.State{}, "15 11 19 "}, {"alt ctrl 1", xkb.State{}, "17 16 11 "},
+		{"ctrl ¦", xkb.State{}, "16 15 24 19 "}, {"altgr shift ¦", xkb.State{}, "24 15 19 "},
+		{"a ctrl", xkb.State{}, "10 16 "}, {"ctrl ctrl", xkb.State{}, "one key"}, {"a A", xkb.State{}, "one key"},
+		{"ctrl C", xkb.State{Group: 1}, "16 28 "}, {"ctrl c", xkb.State{Group: 1}, "16 28 "}, // where it is in the other group
+		{"c", xkb.State{Group: 1}, "20 20=cC"}, {"C", xkb.State{Group: 1}, "15 20 20=cC"},
+		{"ctrl z", xkb.State{Group: 1}, "16 20 20=zZ"}, {"ctrl Z", xkb.State{Group: 1}, "16 20 20=zZ"}, {"ctrl shift Z", xkb.State{Group: 1}, "16 15 20 20=zZ"}, {"中", xkb.State{}, "20 20=中中"},
+		{"F13", xkb.State{}, "20 20=F13F13"}, {"ctrl F13 F14", xkb.State{}, "16 20 25 20=F13F13 25=F14F14"},
+		{"F13 F13", xkb.State{}, "20 25 20=F13F13 25=F13F13"}, {"F13 F14 F15", xkb.State{}, "key F15: not supported"}, {"hyper a", xkb.State{}, "key Hyper_L: not supported"},
 	}
 	for _, test := range tests {
 		symbols, err := driver.ParseKeys(strings.Fields(test.keys))
 		if err != nil {
 			t.Fatal(err)
 		}
-		chord, err := small().Chord(symbols, test.state)
-		got := fmt.Sprint(err)
-		if err == nil {
-			words := []string{}
-			for _, s := range chord {
-				words = append(words, word(s))
-			}
-			got = strings.Join(words, " ")
+		chord, bindings, err := small().Chord(symbols, test.state)
+		got := words(chord) + " " + bound(bindings)
+		if err != nil {
+			got = err.Error()
 		}
-		if !strings.Contains(got, test.want) {
+		if got != test.want && (err == nil || !strings.Contains(got, test.want)) {
 			t.Errorf("%s: got %s, want %s", test.keys, got, test.want)
 		}
 	}
 }
 
 func TestText(t *testing.T) {
-	strokes, err := small().Text("aA\r\n\t!a", 0)
-	if err != nil {
-		t.Fatal(err)
+	tests := []struct {
+		text  string
+		state xkb.State
+		want  string // the parts, each the keycodes and what is bound
+	}{
+		{"aA\r\n\t!a", xkb.State{}, "10 10+ 18 23 11+ 10 "},
+		{"\r|¦\n", xkb.State{}, "18 21+ 19'+ 18 "},
+		{"aA1", xkb.State{Locked: caps | num}, "10 10+ 11 "}, // after the lock has been lifted
+		{"фФa", xkb.State{Group: 1}, "10 10+ 20 20=aa"},
+		{"xax", xkb.State{}, "20 10 20 20=xx"},
+		{"^é", xkb.State{}, "20 22 20=^^"}, // never by a dead key
+		{"wxyz", xkb.State{}, "20 25 20+ 25+ 20=wy 25=xz"},
+		{"wxyzWaw", xkb.State{}, "20 25 20+ 25+ 20=wy 25=xz; 20 10 25 20=WW 25=ww"},
+		{"ㄱㄱa😀", xkb.State{}, "20 20 10 25 20=ㄱㄱ 25=😀😀"},
+		{"", xkb.State{}, ""},
 	}
-	words := []string{}
-	for _, s := range strokes {
-		words = append(words, word(s))
-	}
-	if got, want := strings.Join(words, " "), "10 10+ 18 23 11+ 10"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	for text, want := range map[string]string{
-		"aéÉq": "'q' at index 3", "\x1b": `'\x1b' at index 0`, "a\xff": "'\ufffd' at index 1", "1😀": "'😀' at index 1", "a\u200b": `'\u200b' at index 1`,
-	} {
-		if strokes, err := small().Text(text, 0); strokes != nil || !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got %v, %v, want %s", text, strokes, err, want)
+	for _, test := range tests {
+		parts, err := small().Text(test.text, test.state)
+		var got []string
+		for _, part := range parts {
+			got = append(got, words(part.Strokes)+" "+bound(part.Bindings))
 		}
+		if got := strings.Join(got, "; "); got != test.want || err != nil {
+			t.Errorf("%q: got %s, %v, want %s", test.text, got, err, test.want)
+		}
+	}
+}
+
+// TestT16T26 is rows T16 and T26 of the field cases: what cannot be typed is named, with its index in characters.
+func TestT16T26(t *testing.T) {
+	full := small()
+	full.empty = nil
+	for _, test := range []struct {
+		m          *Map
+		text, want string
+	}{
+		{small(), "\x1b", `character '\x1b' at index 0: not supported as text`},
+		{small(), "é\x00a", `character '\x00' at index 1: not supported as text`},
+		{small(), "a\r\n\x7f", `character '\x7f' at index 3: not supported as text`},
+		{small(), "é\xff", `byte 0xff, which is not UTF-8, at index 1: not supported as text`},
+		{small(), "a\xed\xa0\x80", `byte 0xed, which is not UTF-8, at index 1: not supported as text`}, // half of a surrogate pair
+		{small(), "1\ufffd", `character '�' at index 1: not supported as text`},                        // what JSON makes of one
+		{full, "é1😀", `character '😀' at index 2: not supported by this keyboard map, which has no empty key to put it on`},
+	} {
+		parts, err := test.m.Text(test.text, xkb.State{})
+		if parts != nil || !errors.Is(err, driver.ErrUnsupported) || err.Error() != test.want {
+			t.Errorf("%q: got %v, %v, want %s", test.text, parts, err, test.want)
+		}
+	}
+}
+
+func TestObstacles(t *testing.T) {
+	got := small().Obstacles(xkb.State{Base: shift, Latched: altGr, Locked: caps | num})
+	if want := byte(altGr | caps); got != want {
+		t.Errorf("got %#x, want %#x", got, want)
 	}
 }
 
 // TestNoShift checks that nothing is typed in the wrong case where there is no Shift key.
 func TestNoShift(t *testing.T) {
-	m := &Map{keys: []key{newKey(10, []xproto.Keysym{'a', 'A'})}}
-	if _, ok := m.Stroke('A', 0); ok {
+	m := newMap(&xkb.Map{Types: types, First: 10, Keys: []xkb.Key{newKey(letter, syms{'a', 'A'}), {}}, Modifiers: make([]byte, 2)})
+	if _, ok := m.Stroke('A', 0, 0); ok {
 		t.Error("got a capital without a Shift key")
 	}
-	if _, ok := m.Stroke('a', 0); !ok {
-		t.Error("got no small letter")
+	parts, err := m.Text("aBC", xkb.State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range parts {
+		for _, stroke := range part.Strokes {
+			if stroke.Mods != 0 {
+				t.Errorf("got %v, which needs Shift", stroke)
+			}
+		}
+	}
+	if got := len(parts); got != 2 {
+		t.Errorf("got %d parts, want 2", got)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/keyboard"
+	"github.com/deskagent/deskagent/driver/x11/internal/xkb"
 	"github.com/deskagent/deskagent/internal/witness"
 	"github.com/deskagent/deskagent/internal/xvfb"
 )
@@ -63,13 +64,23 @@ func (r rig) events(t *testing.T) string {
 	return strings.Join(words, ", ")
 }
 
-// TestNames checks that robotgo presses, under each name that we give it, the key that is meant and no other.
-func TestNames(t *testing.T) {
-	r := newRig(t)
-	keys, err := keyboard.Read(r.conn)
+func (r rig) keys(t *testing.T) *keyboard.Map {
+	t.Helper()
+	x, err := xkb.Use(r.conn)
 	if err != nil {
 		t.Fatal(err)
 	}
+	keys, err := keyboard.Read(x, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// TestNames checks that robotgo presses, under each name that we give it, the key that is meant and no other.
+func TestNames(t *testing.T) {
+	r := newRig(t)
+	keys := r.keys(t)
 	symbols := []driver.Key{}
 	for c := driver.Key(' '); c <= '~'; c++ {
 		symbols = append(symbols, c)
@@ -83,8 +94,8 @@ func TestNames(t *testing.T) {
 			continue
 		}
 		named++
-		stroke, ok := keys.Stroke(symbol, 0)
-		if !ok || stroke.Shift {
+		stroke, ok := keys.Stroke(symbol, 0, 0)
+		if !ok || stroke.Mods != 0 {
 			t.Errorf("%v: got %v, %v, want it on the keyboard without Shift", symbol, stroke, ok)
 			continue
 		}
@@ -108,12 +119,9 @@ func TestNames(t *testing.T) {
 // TestOrder checks that events keep their order when they take turns between the two connections.
 func TestOrder(t *testing.T) {
 	r := newRig(t)
-	keys, err := keyboard.Read(r.conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	menu, _ := keys.Stroke(0xff67, 0) // by XTEST
-	a, _ := keys.Stroke('a', 0)       // by robotgo
+	keys := r.keys(t)
+	menu, _ := keys.Stroke(0xff67, 0, 0) // by XTEST
+	a, _ := keys.Stroke('a', 0, 0)       // by robotgo
 	var want []string
 	for range 50 {
 		for _, err := range []error{

@@ -1,0 +1,68 @@
+package keyboard
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/jezek/xgb/xproto"
+
+	"github.com/deskagent/deskagent/driver/x11/internal/display"
+	"github.com/deskagent/deskagent/driver/x11/internal/xkb"
+)
+
+// Bind gives empty keycodes their meanings, all at once, and waits until the server has done it.
+func Bind(x *xkb.Extension, bindings []Binding) error {
+	keys := map[xproto.Keycode]xkb.Key{}
+	for _, b := range bindings {
+		keys[b.Code] = xkb.Key{
+			Types: [4]byte{xkb.TwoLevel}, Groups: 1, Width: 2,
+			Symbols: []xproto.Keysym{xproto.Keysym(b.Symbols[0]), xproto.Keysym(b.Symbols[1])},
+		}
+	}
+	if err := change(x, keys); err != nil {
+		return fmt.Errorf("binding %d keycodes: %w", len(keys), err)
+	}
+	return nil
+}
+
+// Restore makes keycodes empty again, which they were before they were bound, and locks modifiers. It may be over a
+// connection, and in a process, that did neither bind nor unlock.
+func Restore(conn *display.Conn, bound []xproto.Keycode, locked byte) error {
+	x, err := xkb.Use(conn)
+	if err != nil {
+		return fmt.Errorf("restoring the keyboard: %w", err)
+	}
+	keys := map[xproto.Keycode]xkb.Key{}
+	for _, code := range bound {
+		keys[code] = xkb.Key{}
+	}
+	if err := change(x, keys); err != nil {
+		return fmt.Errorf("emptying %d keycodes: %w", len(keys), err)
+	}
+	x.Lock(locked, locked)
+	return conn.Sync()
+}
+
+// change changes keys by one request, as a window manager may need 45ms to take note of each. The request is about a
+// range of keys; those in between are set to what they are.
+func change(x *xkb.Extension, keys map[xproto.Keycode]xkb.Key) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	m, err := x.Map(nil)
+	if err != nil {
+		return err
+	}
+	first, last := xproto.Keycode(255), xproto.Keycode(0)
+	for code := range keys {
+		first, last = min(first, code), max(last, code)
+	}
+	if end := m.First + xproto.Keycode(len(m.Keys)-1); first < m.First || last > end {
+		return fmt.Errorf("keycodes %d to %d: the keyboard has %d to %d", first, last, m.First, end)
+	}
+	changed := slices.Clone(m.Keys[first-m.First : last-m.First+1])
+	for code, key := range keys {
+		changed[code-first] = key
+	}
+	return x.SetKeys(first, changed)
+}

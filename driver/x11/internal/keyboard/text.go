@@ -1,0 +1,103 @@
+package keyboard
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/deskagent/deskagent/driver"
+	"github.com/deskagent/deskagent/driver/x11/internal/xkb"
+)
+
+// A Part is as much of a text as can be typed with one binding of the empty keycodes.
+type Part struct {
+	Bindings []Binding // none where the layout has every character
+	Strokes  []Stroke  // one for each character
+}
+
+// Obstacles are the modifiers that are latched or locked and have to be lifted before a text is typed. Num Lock is
+// none: it is reckoned with.
+func (m *Map) Obstacles(state xkb.State) byte { return (state.Latched | state.Locked) &^ m.numLock }
+
+// Text finds the keys for a text, all of it, for a keyboard that is in a state but for its [Map.Obstacles]. Newline is
+// the Return key and tab the Tab key; a carriage return and a newline are one newline. The error names the first
+// character that cannot be typed and its index, counted in characters from 0, and wraps [driver.ErrUnsupported].
+func (m *Map) Text(text string, state xkb.State) ([]Part, error) {
+	locked := state.Locked &^ m.Obstacles(state)
+	onLayout := map[driver.Key]Stroke{} // A text may be long and has few characters.
+	var parts []Part
+	var now binder
+	index := 0
+	for i, r := range text {
+		if r == '\r' && i+1 < len(text) && text[i+1] == '\n' {
+			index++
+			continue
+		}
+		symbol, ok := driver.RuneKey(r)
+		if !ok {
+			return nil, fmt.Errorf("%s at index %d: %w as text", describe(text[i:]), index, driver.ErrUnsupported)
+		}
+		stroke, ok := onLayout[symbol]
+		if !ok {
+			if stroke, ok = m.Stroke(symbol, state.Group, locked); ok {
+				onLayout[symbol] = stroke
+			}
+		}
+		if !ok {
+			if stroke, ok = now.bind(m, symbol); !ok && len(now.Bindings) > 0 {
+				parts = append(parts, now.Part)
+				now = binder{}
+				stroke, ok = now.bind(m, symbol)
+			}
+		}
+		if !ok {
+			return nil, fmt.Errorf("%s at index %d: %w by this keyboard map, which has no empty key to put it on", describe(text[i:]), index, driver.ErrUnsupported)
+		}
+		now.Strokes = append(now.Strokes, stroke)
+		index++
+	}
+	if len(now.Strokes) > 0 {
+		parts = append(parts, now.Part)
+	}
+	return parts, nil
+}
+
+// describe names the first character of a text, or its first byte where it is none.
+func describe(text string) string {
+	if r, size := utf8.DecodeRuneInString(text); size > 1 || r != utf8.RuneError {
+		return fmt.Sprintf("character %q", r)
+	}
+	return fmt.Sprintf("byte %#x, which is not UTF-8,", text[0])
+}
+
+// A binder makes a Part: it puts symbols on the empty keycodes as long as there is room.
+type binder struct {
+	Part
+	bound map[driver.Key]Stroke
+}
+
+// bind returns the stroke for a symbol, which may be there already. The bare keys are filled first, so that a text of
+// few characters does without Shift.
+func (b *binder) bind(m *Map, symbol driver.Key) (Stroke, bool) {
+	if stroke, ok := b.bound[symbol]; ok {
+		return stroke, true
+	}
+	n := len(b.bound)
+	var stroke Stroke
+	switch free := len(m.empty); {
+	case n < free:
+		// On both levels, as clients that go by the core protocol take a letter that is alone for both of its cases.
+		stroke = Stroke{Code: m.empty[n], Symbol: symbol}
+		b.Bindings = append(b.Bindings, Binding{stroke.Code, [2]driver.Key{symbol, symbol}})
+	case n < 2*free && m.shift.mask != 0:
+		binding := &b.Bindings[n-free]
+		binding.Symbols[1] = symbol
+		stroke = Stroke{Code: binding.Code, Symbol: binding.Symbols[0], Mods: m.shift.mask}
+	default:
+		return Stroke{}, false
+	}
+	if b.bound == nil {
+		b.bound = map[driver.Key]Stroke{}
+	}
+	b.bound[symbol] = stroke
+	return stroke, true
+}

@@ -1,0 +1,186 @@
+package x11
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"image"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jezek/xgb/xproto"
+
+	"github.com/deskagent/deskagent/driver"
+	"github.com/deskagent/deskagent/driver/x11/internal/display"
+	"github.com/deskagent/deskagent/driver/x11/internal/keyboard"
+	"github.com/deskagent/deskagent/driver/x11/internal/ward"
+)
+
+// takePlace makes sure of a clean display and records this driver there.
+func (d *Driver) takePlace(k *desk) error {
+	place, left, err := ward.Claim(k.conn, keyboard.Restore)
+	if err != nil {
+		return err
+	}
+	if !left.Empty() {
+		d.opts.Logger.Warn("cleared away what a driver that died left behind", "keys", left.Keys, "buttons", left.Buttons, "keycodes", left.Bound, "locks", left.Locked)
+	}
+	k.hands.ward = place
+	if err := d.lookForHeld(k.conn); err != nil {
+		return err
+	}
+	if len(d.opts.Watchdog) == 0 {
+		return nil
+	}
+	d.watchdog, err = startWatchdog(d.opts.Watchdog, d.opts.Display, place, d.opts.Logger)
+	return err
+}
+
+// HeldAtStart names the keys and buttons that were down when the driver was opened, such as "Control_L" and
+// "button 1", and have been released if [Options].Release says so. A key that is down for a moment, such as the
+// Return that started a command, is not among them.
+func (d *Driver) HeldAtStart() []string { return slices.Clone(d.held) }
+
+// moment is how long a person may take to let go of a key, and a window manager to let go of a click that it looks at
+// first.
+const moment = 250 * time.Millisecond
+
+// lookForHeld finds out what is down and releases it if that is wanted.
+func (d *Driver) lookForHeld(conn *display.Conn) error {
+	down, err := conn.Input()
+	for deadline := time.Now().Add(moment); err == nil && len(down.Keys)+len(down.Buttons) > 0 && time.Now().Before(deadline); {
+		time.Sleep(moment / 10)
+		down, err = conn.Input()
+	}
+	if err != nil || len(down.Keys)+len(down.Buttons) == 0 {
+		return err
+	}
+	strokes, err := strokesOf(conn, down.Keys)
+	if err != nil {
+		return err
+	}
+	d.held = names(strokes, down.Buttons)
+	d.opts.Logger.Warn("keys or buttons are down", "held", d.held, "released", d.opts.Release)
+	if d.opts.Release {
+		return ward.Release(conn, ward.State{Keys: down.Keys, Buttons: down.Buttons})
+	}
+	return nil
+}
+
+// begin comes before the first event of an action, when all has been checked. It sees to it that nobody else's
+// modifiers or buttons get into the action, and returns where the pointer is. Things that are going to be pressed are
+// recorded on the way, which saves a wait at each press.
+func (k *desk) begin(things ...thing) (pointer image.Point, err error) {
+	if _, err := k.hands.record(things...); err != nil {
+		return pointer, err
+	}
+	in, err := k.conn.Input() // after which the record is there
+	// Window managers have the server hold back all that follows a click until they have seen it, and so the release
+	// of the last one.
+	for deadline := time.Now().Add(moment); err == nil && len(in.Buttons) > 0 && time.Now().Before(deadline); {
+		time.Sleep(moment / 250)
+		in, err = k.conn.Input()
+	}
+	if err != nil || len(in.Keys)+len(in.Buttons) == 0 {
+		return in.Pointer, err
+	}
+	modifiers, err := k.modifiersAmong(in.Keys)
+	if err != nil || len(modifiers)+len(in.Buttons) == 0 {
+		return in.Pointer, err
+	}
+	if len(in.Buttons) > 0 || !k.opts.ClearModifiers {
+		return in.Pointer, fmt.Errorf("%s: %w", strings.Join(names(modifiers, in.Buttons), ", "), driver.ErrHeld)
+	}
+	for _, stroke := range modifiers {
+		k.lifted = append(k.lifted, stroke)
+		if err := k.hands.set(thing{key: stroke}, false); err != nil {
+			return in.Pointer, err
+		}
+	}
+	return in.Pointer, nil
+}
+
+// end comes after an action, however it went: nothing of it stays down, and what was lifted is put back.
+func (k *desk) end(ctx context.Context) error {
+	err := cmp.Or(k.hands.releaseAll(), k.putBack(ctx))
+	if len(k.lifted) == 0 {
+		return err
+	}
+	for _, stroke := range k.lifted {
+		if late := k.hands.set(thing{key: stroke}, true); err == nil {
+			err = late
+		}
+	}
+	k.lifted = nil
+	if late := k.hands.sink.Sync(); err == nil {
+		err = late
+	}
+	return err
+}
+
+// stillAt makes sure, just before something is done there, that the pointer is where it was put. It gives a window
+// manager time that has frozen the pointer at a press, to look at it first: motion waits meanwhile.
+func (k *desk) stillAt(ctx context.Context, at image.Point) error {
+	if k.opts.DryRun != nil {
+		return nil // It was not moved.
+	}
+	const patience, interval = 200 * time.Millisecond, time.Millisecond
+	for deadline := time.Now().Add(patience); ; {
+		in, err := k.conn.Input()
+		if err != nil || in.Pointer == at {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w: it is at %v, not at %v", driver.ErrInterference, in.Pointer, at)
+		}
+		if err := sleep(ctx, interval); err != nil {
+			return err
+		}
+	}
+}
+
+// modifiersAmong returns the keys of a list that are modifiers. The lock keys are not: they are down for a moment
+// only, and what they lock is another matter.
+func (k *desk) modifiersAmong(codes []xproto.Keycode) ([]keyboard.Stroke, error) {
+	m, err := xproto.GetModifierMapping(k.conn.X).Reply()
+	if err != nil {
+		return nil, display.Err(err)
+	}
+	strokes, err := strokesOf(k.conn, codes)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(strokes, func(s keyboard.Stroke) bool {
+		return !slices.Contains(m.Keycodes, s.Code) || s.Symbol == driver.KeyCapsLock || s.Symbol == driver.KeyNumLock
+	}), nil
+}
+
+// strokesOf finds out what is written on keys.
+func strokesOf(conn *display.Conn, codes []xproto.Keycode) ([]keyboard.Stroke, error) {
+	var strokes []keyboard.Stroke
+	for _, code := range codes {
+		symbols, err := xproto.GetKeyboardMapping(conn.X, code, 1).Reply()
+		if err != nil {
+			return nil, display.Err(err)
+		}
+		stroke := keyboard.Stroke{Code: code}
+		if len(symbols.Keysyms) > 0 {
+			stroke.Symbol = driver.Key(symbols.Keysyms[0])
+		}
+		strokes = append(strokes, stroke)
+	}
+	return strokes, nil
+}
+
+// names says which keys and buttons.
+func names(keys []keyboard.Stroke, buttons []byte) []string {
+	var words []string
+	for _, stroke := range keys {
+		words = append(words, stroke.Symbol.String())
+	}
+	for _, number := range buttons {
+		words = append(words, fmt.Sprintf("button %d", number))
+	}
+	return words
+}
