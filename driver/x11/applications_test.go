@@ -32,6 +32,7 @@ const glance = 20 * time.Millisecond
 
 // TestM7 is row M7 of the field cases, in a browser: 100 clicks on targets of 20 pixels hit each of them once.
 func TestM7(t *testing.T) {
+	long(t)
 	eachSink(t, func(t *testing.T, sink x11.Sink) {
 		r := newRoom(t, apptest.Chromium, sink)
 		var targets []image.Point
@@ -118,6 +119,7 @@ func TestClickAfterText(t *testing.T) {
 // TestGTKSpeed types Cyrillic and Chinese text into a GTK entry, and lets xdotool do the same. On a machine with nothing
 // else to do the ratio is 8 and more; xdotool mostly sleeps, so on a busy one it is less.
 func TestGTKSpeed(t *testing.T) {
+	long(t)
 	const characters, wanted = 200, 2
 	xdotool, err := exec.LookPath("xdotool")
 	if err != nil {

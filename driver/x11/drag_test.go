@@ -160,6 +160,7 @@ func openPage(t *testing.T, display string, p playthings) {
 // TestDrags drags what people drag, in GTK and in Chromium: a slider, over a text, a pen, and a thing to where it is to
 // be dropped, which for GTK is another program. Each has its own idea of when a drag begins, and where it ends.
 func TestDrags(t *testing.T) {
+	long(t)
 	for _, toolkit := range []string{"GTK", "Chromium"} {
 		t.Run(toolkit, func(t *testing.T) {
 			desktop := apptest.NewDesktop(t)

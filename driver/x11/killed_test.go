@@ -200,6 +200,7 @@ func instant(random *rand.Rand) { time.Sleep(time.Duration(random.IntN(60_000)) 
 // TestK4 is row K4 of the field cases: the process is killed at any instant, and its watchdog sees to it that nothing
 // stays down and the keyboard is what it was.
 func TestK4(t *testing.T) {
+	long(t)
 	eachSink(t, func(t *testing.T, sink x11.Sink) {
 		if sink == x11.SinkRobotgo && !cgo {
 			t.Skip("this build has no robotgo")
@@ -289,6 +290,7 @@ func TestKilledWithWatchdog(t *testing.T) {
 // TestRandomActions does actions at random, valid and invalid, and cancels some at random: nothing is left down, and
 // the keyboard stays what it is.
 func TestRandomActions(t *testing.T) {
+	long(t)
 	eachSink(t, func(t *testing.T, sink x11.Sink) {
 		s, random := newStage(t), seeded(t)
 		d := open(t, x11.Options{

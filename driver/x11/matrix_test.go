@@ -64,6 +64,7 @@ func (r room) types(t *testing.T, text string) {
 // each keyboard, the locks taking turns. A long text goes where there is room for one. With cgo it is robotgo that is
 // tested, and XTEST without.
 func TestMatrix(t *testing.T) {
+	long(t)
 	locks := []byte{0, apptest.CapsLock, apptest.NumLock}
 	var all strings.Builder
 	for _, sample := range samples {
@@ -105,6 +106,7 @@ const sentence = "The quick brown fox jumps over the lazy dog; 0123456789 (twice
 // TestTextCases is the rows of the field cases that are about text, in real applications: rows T22 and T23 because the
 // terminal might have a shell in it.
 func TestTextCases(t *testing.T) {
+	long(t)
 	const chinese = "我们在这里输入一段很长的中文文字，看看每一个字是否都按顺序到达。哈哈哈哈，"
 	tests := []struct{ name, layout, text string }{
 		{"T1", "us", "abc中文def"},

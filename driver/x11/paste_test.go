@@ -72,6 +72,7 @@ const pastedText = "plain, ÄÖ «β» Привет 中文 👩‍👩‍👧 e\
 // TestPaste pastes into real applications, on a layout that has none of the text. What other programs had copied is
 // there again afterwards.
 func TestPaste(t *testing.T) {
+	long(t)
 	eachSink(t, func(t *testing.T, sink x11.Sink) {
 		for _, test := range []struct {
 			kind apptest.Kind
@@ -131,6 +132,7 @@ func setResources(t *testing.T, display, resources string) {
 
 // TestPasteLarge pastes a megabyte while another one is on the clipboard.
 func TestPasteLarge(t *testing.T) {
+	long(t)
 	const million = 1 << 20
 	for _, kind := range []apptest.Kind{apptest.GTKArea, apptest.TkArea, apptest.Chromium} {
 		t.Run(string(kind), func(t *testing.T) {

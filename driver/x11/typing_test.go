@@ -61,6 +61,7 @@ func scripts() string {
 
 // TestLayouts types the scripts on every layout, in each state of the locks.
 func TestLayouts(t *testing.T) {
+	long(t)
 	d := newTypist(t, x11.Options{Sink: x11.SinkXTEST})
 	for _, keyboard := range []apptest.Keyboard{
 		{Layout: "us"}, {Layout: "us", Locks: apptest.CapsLock}, {Layout: "us", Locks: apptest.NumLock}, {Layout: "us", Locks: 0xff},
@@ -78,6 +79,7 @@ func TestLayouts(t *testing.T) {
 
 // TestTyping is rows T1 to T22 of the field cases as far as they are about one text on one layout.
 func TestTyping(t *testing.T) {
+	long(t)
 	paragraph := strings.Repeat("人人生而自由，在尊严和权利上一律平等。他们赋有理性和良心，并应以兄弟关系的精神相对待。", 5)
 	us, russian := apptest.Keyboard{Layout: "us"}, apptest.Keyboard{Layout: "us,ru", Group: 1}
 	tests := []struct {

@@ -122,3 +122,11 @@ func TestContract(t *testing.T) {
 		})
 	})
 }
+
+// long skips what -short leaves out: what takes long, and longer with the race detector.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long")
+	}
+}
