@@ -26,6 +26,9 @@ are read before the first one runs; they run in order, and the first that fails 
 A screenshot action writes a PNG to the file that -o names; further ones get -2, -3 and so on
 before the ending. With --json each action done is one JSON object on standard output.
 
+--paste has text pasted by way of the clipboard, and puts back what was there for as long as this
+command runs. Terminals want --paste=CTRL+SHIFT+V.
+
 --dry-run says what each action would send to the display, and sends nothing. Where there is a
 display it is looked at, so that points outside it and keys it lacks are found too.`
 
@@ -48,7 +51,7 @@ func newAct(c *command) *cobra.Command {
 	cmd.Flags().StringVarP(&act.output, "output", "o", "", "file for the picture of a screenshot action")
 	cmd.Flags().BoolVar(&act.dryRun, "dry-run", false, "say what would be sent, touch nothing")
 	cmd.Flags().BoolVar(&act.json, "json", false, "write one JSON object for each action done")
-	heldFlags(cmd, &act.held)
+	handsFlags(cmd, &act.hands)
 	return cmd
 }
 
@@ -56,7 +59,7 @@ type act struct {
 	*command
 	file, output string
 	dryRun, json bool
-	held         held
+	hands        hands
 }
 
 func (c *act) run(ctx context.Context, args []string) error {
@@ -72,7 +75,7 @@ func (c *act) run(ctx context.Context, args []string) error {
 	if c.dryRun {
 		return c.show(ctx, actions)
 	}
-	d, err := c.open(ctx, c.held)
+	d, err := c.open(ctx, c.hands)
 	if err != nil {
 		return err
 	}
@@ -170,16 +173,37 @@ func (c *act) readFile() ([]byte, error) {
 	return os.ReadFile(c.file)
 }
 
-// held says what is done about keys and buttons that are down.
-type held struct{ release, clearModifiers bool }
-
-func heldFlags(cmd *cobra.Command, h *held) {
-	cmd.Flags().BoolVar(&h.release, "release", false, "first release the keys and buttons that are down")
-	cmd.Flags().BoolVar(&h.clearModifiers, "clear-modifiers", false, "lift modifiers that somebody holds, for the time of each action")
+// hands says how input is made.
+type hands struct {
+	release, clearModifiers bool
+	paste                   chordFlag // none where text is typed
 }
 
+func handsFlags(cmd *cobra.Command, h *hands) {
+	cmd.Flags().BoolVar(&h.release, "release", false, "first release the keys and buttons that are down")
+	cmd.Flags().BoolVar(&h.clearModifiers, "clear-modifiers", false, "lift modifiers that somebody holds, for the time of each action")
+	const name = "paste"
+	cmd.Flags().Var(&h.paste, name, "paste text by way of the clipboard instead of typing it, with this chord")
+	cmd.Flags().Lookup(name).NoOptDefVal = "CTRL+V"
+}
+
+// chordFlag is keys with plus signs between them.
+type chordFlag []string
+
+func (f *chordFlag) Set(s string) error {
+	names := strings.Split(s, "+")
+	if _, err := driver.ParseKeys(names); err != nil {
+		return err
+	}
+	*f = names
+	return nil
+}
+
+func (f *chordFlag) String() string { return strings.Join(*f, "+") }
+func (f *chordFlag) Type() string   { return "CHORD" }
+
 // open connects to the display. What the driver has to warn of is said, whatever the flags.
-func (c *command) open(ctx context.Context, h held) (*x11.Driver, error) {
+func (c *command) open(ctx context.Context, h hands) (*x11.Driver, error) {
 	name, err := c.displayName()
 	if err != nil {
 		return nil, err
@@ -188,7 +212,10 @@ func (c *command) open(ctx context.Context, h held) (*x11.Driver, error) {
 	if c.verbose {
 		logger = c.logger()
 	}
-	return x11.Open(ctx, &x11.Options{Display: name, Logger: logger, Watchdog: watchdog(), Release: h.release, ClearModifiers: h.clearModifiers})
+	return x11.Open(ctx, &x11.Options{
+		Display: name, Logger: logger, Watchdog: watchdog(), Release: h.release, ClearModifiers: h.clearModifiers,
+		Paste: len(h.paste) > 0, PasteKeys: h.paste,
+	})
 }
 
 // show says what the actions are, and what the display would be sent. Without a display there is nothing to check
@@ -221,7 +248,7 @@ func (c *act) openDry(ctx context.Context) (*x11.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x11.Open(ctx, &x11.Options{Display: name, DryRun: indented{c.out}, Logger: c.logger()})
+	return x11.Open(ctx, &x11.Options{Display: name, DryRun: indented{c.out}, Logger: c.logger(), Paste: len(c.hands.paste) > 0, PasteKeys: c.hands.paste})
 }
 
 // indented writes each line, which comes in one piece, further in.

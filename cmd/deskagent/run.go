@@ -57,7 +57,8 @@ A display that is not marked as a guest's is refused. This marks one:
 --allow-host goes on without.
 
 Pictures show the whole screen, made to fit 1440x900 when it is larger; --size and --crop change
-that. Ctrl-C stops at once and releases every key and button.`
+that. Text is typed; --paste has it pasted by way of the clipboard, and puts back what was there
+for as long as the run lasts. Ctrl-C stops at once and releases every key and button.`
 
 const runExample = `  deskagent run "Open the editor and write a haiku"
   deskagent run --approve allow --max-steps 50 "Tidy the files on the desktop into folders"
@@ -81,7 +82,7 @@ func newRun(c *command) *cobra.Command {
 	flags.StringSliceVar(&r.codes, "acknowledge-checks", nil, "codes of safety checks to acknowledge unasked")
 	flags.BoolVar(&r.allowHost, "allow-host", false, "go on even if the display is not marked as a guest's")
 	viewFlags(cmd, &r.view)
-	heldFlags(cmd, &r.held)
+	handsFlags(cmd, &r.hands)
 	return cmd
 }
 
@@ -94,7 +95,7 @@ type runTask struct {
 	codes          []string
 	allowHost      bool
 	view           scaling.View
-	held           held
+	hands          hands
 }
 
 func (r *runTask) run(ctx context.Context, task string) error {
@@ -116,7 +117,7 @@ func (r *runTask) run(ctx context.Context, task string) error {
 	if err := r.checkGuest(); err != nil {
 		return err
 	}
-	d, err := r.open(ctx, r.held)
+	d, err := r.open(ctx, r.hands)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func newScreenshot(c *command) *cobra.Command {
 			if file == "" {
 				return usagef("-o FILE is missing (- is standard output)")
 			}
-			d, err := c.open(cmd.Context(), held{})
+			d, err := c.open(cmd.Context(), hands{})
 			if err != nil {
 				return err
 			}

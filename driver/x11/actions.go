@@ -44,6 +44,9 @@ func (k *desk) close() error {
 	if k.clipboard == nil {
 		return nil
 	}
+	if k.clipboard.Serving() {
+		k.opts.Logger.Warn("what was on the clipboard goes with this driver")
+	}
 	return k.clipboard.Close()
 }
 

@@ -3,6 +3,7 @@ package x11_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os/exec"
 	"strings"
 	"testing"
@@ -38,6 +39,15 @@ func (c copier) copy(t *testing.T, selection, text string) {
 	cmd.Stdin = strings.NewReader(text)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("copying with xclip: %v", err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); ; { // It goes into the background before the text is there.
+		got, fault := c.paste(t, selection, "UTF8_STRING")
+		if got == text {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("copying with xclip: got %d bytes, want %d: %s", len(got), len(text), fault)
+		}
 	}
 }
 
@@ -169,4 +179,87 @@ func TestPasteEmpty(t *testing.T) {
 	if got, fault := copier.paste(t, "clipboard", "UTF8_STRING"); got != "" || fault == "" {
 		t.Errorf("got %q, %q, want an empty clipboard", got, fault)
 	}
+}
+
+// TestPasteRefused checks that what no program can take is refused before the first event, and names the place.
+func TestPasteRefused(t *testing.T) {
+	d := newDesktop(t, x11.Options{Sink: x11.SinkXTEST, Paste: true})
+	for text, want := range map[string]string{
+		"é\x00": `character '\x00' at index 1`, "aé\xffb": "byte 0xff, which is not UTF-8, at index 2", "\xed\xa0\x80": "byte 0xed, which is not UTF-8, at index 0",
+	} {
+		err := d.Type(t.Context(), driver.Type{Text: text})
+		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+	if err := d.Type(t.Context(), driver.Type{}); err != nil {
+		t.Errorf("pasting nothing: got %v", err)
+	}
+	if got := d.events(t); len(got) > 0 {
+		t.Errorf("got %v, want no event", got)
+	}
+	d.setFocus(t, xproto.InputFocusNone)
+	if err := d.Type(t.Context(), driver.Type{Text: "a"}); err == nil || !strings.Contains(err.Error(), "no window has the keyboard focus") {
+		t.Errorf("got %v", err)
+	}
+	for _, opts := range []x11.Options{{PasteKeys: []string{"CTRL", "V"}}, {Paste: true, PasteKeys: []string{"CTRL", "NOPE"}}} {
+		opts.Display = d.server.Display()
+		if opened, err := x11.Open(t.Context(), &opts); err == nil {
+			opened.Close()
+			t.Errorf("opened with Paste %v and PasteKeys %q", opts.Paste, opts.PasteKeys)
+		}
+	}
+}
+
+// TestPasteUnasked pastes into a window that does not know how to: an error within its time, also when it is cancelled,
+// and the clipboard and the keyboard are as they were.
+func TestPasteUnasked(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		timeout   time.Duration
+		want      string
+		least, to time.Duration
+	}{
+		{"never", time.Minute, "after 0 of 5 bytes: no program asked for it within 5s", 5 * time.Second, 6 * time.Second},
+		{"cancelled", 200 * time.Millisecond, context.DeadlineExceeded.Error(), 200 * time.Millisecond, time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			eachSink(t, func(t *testing.T, sink x11.Sink) {
+				d := newDesktop(t, x11.Options{Sink: sink, Paste: true})
+				copier := newCopier(t, d.server.Display())
+				copier.copy(t, "clipboard", copied)
+				ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
+				defer cancel()
+				start := time.Now()
+				err := d.Type(ctx, driver.Type{Text: "Abcde"})
+				if took := time.Since(start); took < test.least || took > test.to {
+					t.Errorf("took %v, want %v to %v", took, test.least, test.to)
+				}
+				if err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("got %v, want %s", err, test.want)
+				}
+				d.free(t)
+				copier.holds(t, "clipboard", copied)
+			})
+		})
+	}
+}
+
+// TestPasteClosed checks that what a program copies after a paste is its own, whatever becomes of the driver.
+func TestPasteClosed(t *testing.T) {
+	d := newDesktop(t, x11.Options{Sink: x11.SinkXTEST, Paste: true})
+	copier := newCopier(t, d.server.Display())
+	copier.copy(t, "clipboard", copied)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := d.Type(ctx, driver.Type{Text: "a"}); err == nil {
+		t.Fatal("a window that does not paste was pasted into")
+	}
+	copier.holds(t, "clipboard", copied)
+	copier.copy(t, "clipboard", "a later copy")
+	copier.holds(t, "clipboard", "a later copy")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	copier.holds(t, "clipboard", "a later copy")
 }

@@ -141,6 +141,13 @@ func (c *Clipboard) open() (err error) {
 	return nil
 }
 
+// Serving reports whether the clipboard has content that is served from here.
+func (c *Clipboard) Serving() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.content != nil
+}
+
 // Close ends the connection, and with it the content that is served from here. It waits for the goroutine.
 func (c *Clipboard) Close() error {
 	err := c.conn.Close()
