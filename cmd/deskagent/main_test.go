@@ -24,6 +24,9 @@ import (
 	"github.com/deskagent/deskagent/internal/xvfb"
 )
 
+// endAtOnce is for $GORACE: with the race detector a program takes a second to end otherwise, and a watchdog with it.
+const endAtOnce = "atexit_sleep_ms=0"
+
 // TestMain lets the test binary be the deskagent command, for scripts and for tests that start it.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"deskagent": main})
@@ -36,6 +39,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("GORACE", endAtOnce)
 			env.Values[witnessKey{}] = new(*witness.Window)
 			return nil
 		},
@@ -174,7 +178,7 @@ func guest(t *testing.T) (*xvfb.Server, *witness.Window) {
 func deskagent(t *testing.T, display, api string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "deskagent", args...)
-	cmd.Env = append(os.Environ(), "DISPLAY="+display, keyVariable+"="+testKey, "OPENAI_BASE_URL="+api+"/v1")
+	cmd.Env = append(os.Environ(), "GORACE="+endAtOnce, "DISPLAY="+display, keyVariable+"="+testKey, "OPENAI_BASE_URL="+api+"/v1")
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jezek/xgb/xproto"
@@ -21,6 +22,7 @@ import (
 type watchdog struct {
 	process *run.Process
 	ended   chan struct{}
+	killed  atomic.Bool // by us
 }
 
 // startWatchdog starts the command. It is not waited for: one that comes too late finds the record.
@@ -30,10 +32,10 @@ func startWatchdog(argv []string, displayName string, place *ward.Ward, logger *
 	if err != nil {
 		return nil, fmt.Errorf("starting the watchdog: %w", err)
 	}
-	w := &watchdog{process, make(chan struct{})}
+	w := &watchdog{process: process, ended: make(chan struct{})}
 	go func() {
 		defer close(w.ended)
-		if err := process.Err(); err != nil {
+		if err := process.Err(); err != nil && !w.killed.Load() {
 			logger.Warn("there is no watchdog any more", "err", err)
 		}
 	}()
@@ -45,6 +47,7 @@ func (w *watchdog) end() {
 	select {
 	case <-w.ended:
 	case <-time.After(grace):
+		w.killed.Store(true)
 		w.process.Kill()
 		<-w.ended
 	}
