@@ -135,7 +135,8 @@ type Options struct {
 
 	// Paste has Type put the text on the clipboard, press PasteKeys, and put back what was on the clipboard once the
 	// program that has the focus has fetched the text. It is for texts of megabytes, and for programs that take long
-	// for each key: a short text takes about 60ms, a megabyte about 100ms. Newlines and tabs arrive as they are instead of as keys.
+	// for each key: a short text takes about 60ms, a megabyte about 100ms. Newlines and tabs arrive as they are instead
+	// of as keys.
 	//
 	// It costs the clipboard for a moment. Other programs see the text there, and clipboard managers keep it. What was
 	// there is fetched from its owner before, for at most 2s and 64 MB, and what is not to be had in this way is lost

@@ -87,7 +87,7 @@ func (c *Clipboard) answer(e xproto.SelectionRequestEvent) {
 }
 
 // give puts the content in some target on a property, if there is such a target. The mutex is held. MULTIPLE, by which
-// several targets could be had at once, is not among them: those who ask for it ask for each when it is refused.
+// several targets could be had at once, is refused: it would save round trips and nothing else.
 func (c *Clipboard) give(to transferKey, target xproto.Atom) bool {
 	who := c.clientOf(to.window)
 	f := c.fetches[who]
