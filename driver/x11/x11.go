@@ -135,13 +135,14 @@ type Options struct {
 
 	// Paste has Type put the text on the clipboard, press PasteKeys, and put back what was on the clipboard once the
 	// program that has the focus has fetched the text. It is for texts of megabytes, and for programs that take long
-	// for each key: any text takes about 70ms. Newlines and tabs arrive as they are instead of as keys.
+	// for each key: a short text takes about 60ms, a megabyte about 100ms. Newlines and tabs arrive as they are instead
+	// of as keys.
 	//
 	// It costs the clipboard for a moment. Other programs see the text there, and clipboard managers keep it. What was
 	// there is fetched from its owner before, for at most 2s and 64 MB, and what is not to be had in this way is lost
 	// and said to the logger. Afterwards it is this driver that gives it to others: it is gone after Close, as it is
 	// when this process dies. A field that does not take the chord for pasting is an error after 5s. So is one whose
-	// program asks for the clipboard by another connection to the server than that of its window, as Wine does.
+	// program asks for the clipboard by another connection to the server than that of its window.
 	Paste bool
 	// PasteKeys is the chord that pastes from the clipboard, in the names of [driver.Keypress]. Terminals mostly want
 	// CTRL, SHIFT and V. Default CTRL and V.

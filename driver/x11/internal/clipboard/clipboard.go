@@ -49,7 +49,7 @@ type Clipboard struct {
 	saved     *content         // what is to come back; nil for an empty clipboard
 	lent      *content         // the text that Lend put there, which is the content unless it was taken or returned
 	transfers map[transferKey]*transfer
-	fetches   map[client]*fetch // of the lent text
+	fetches   map[client]*fetch // since Lend
 	changed   chan struct{}     // closed and replaced whenever one of the above changes
 }
 
@@ -86,7 +86,7 @@ func (c *Clipboard) clientOf(window xproto.Window) client {
 	return client(uint32(window) &^ c.conn.Setup.ResourceIdMask)
 }
 
-// fetch is how far a client has come with the lent text.
+// fetch is how far a client has come with the content.
 type fetch struct {
 	asked  bool // for anything, be it only what targets there are
 	bytes  int  // of the transfer that has come furthest

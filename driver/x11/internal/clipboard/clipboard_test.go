@@ -284,7 +284,7 @@ func TestFetched(t *testing.T) {
 		do   func(t *testing.T, c *Clipboard, reader, other program, cancel context.CancelFunc)
 		want string // in the error, or none
 	}{
-		{"fetches", func(t *testing.T, _ *Clipboard, reader, _ program, _ context.CancelFunc) {
+		{"stops", func(t *testing.T, _ *Clipboard, reader, _ program, _ context.CancelFunc) {
 			reader.ask(t, "TARGETS", xproto.TimeCurrentTime)
 			reader.ask(t, "STRING", xproto.TimeCurrentTime)
 		}, "after 0 of 500000 bytes: the program did not fetch more within 5s"}, // It was begun by INCR, and not gone on with.
@@ -300,7 +300,14 @@ func TestFetched(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			server, c, reader := newRig(t)
-			other := newProgram(t, server.Display())
+			other, former := newProgram(t, server.Display()), newProgram(t, server.Display())
+			asked := former.own(t, func(target string) (string, byte, []byte, bool) {
+				if target == "STRING" {
+					return "STRING", 8, []byte("former"), true
+				}
+				return "", 8, nil, true
+			})
+			defer asked()
 			if _, err := c.Lend(t.Context(), long); err != nil {
 				t.Fatal(err)
 			}

@@ -86,17 +86,16 @@ func (c *Clipboard) answer(e xproto.SelectionRequestEvent) {
 	xproto.SendEvent(c.conn.X, false, e.Requestor, xproto.EventMaskNoEvent, string(answer.Bytes()))
 }
 
-// give puts the content in some target on a property, if there is such a target. The mutex is held.
+// give puts the content in some target on a property, if there is such a target. The mutex is held. MULTIPLE, by which
+// several targets could be had at once, is refused: it would save round trips and nothing else.
 func (c *Clipboard) give(to transferKey, target xproto.Atom) bool {
-	var f *fetch
-	if c.content == c.lent {
-		who := c.clientOf(to.window)
-		if f = c.fetches[who]; f == nil {
-			f = &fetch{asked: true}
-			c.fetches[who] = f
-		}
-		f.active = time.Now()
+	who := c.clientOf(to.window)
+	f := c.fetches[who]
+	if f == nil {
+		f = &fetch{asked: true}
+		c.fetches[who] = f
 	}
+	f.active = time.Now()
 	switch target {
 	case c.atoms.targets:
 		list := words(uint32(c.atoms.targets), uint32(c.atoms.timestamp))
@@ -168,11 +167,8 @@ func (c *Clipboard) end(to transferKey) {
 	xproto.ChangeWindowAttributes(c.conn.X, to.window, xproto.CwEventMask, []uint32{xproto.EventMaskNoEvent})
 }
 
-// has notes that so many bytes were fetched. A nil fetch is that of something else than the lent text.
+// has notes that so many bytes were fetched.
 func (f *fetch) has(bytes int, whole bool) {
-	if f == nil {
-		return
-	}
 	f.bytes, f.whole, f.active = max(f.bytes, bytes), f.whole || whole, time.Now()
 }
 
