@@ -252,14 +252,11 @@ func (k *desk) check(names []string, points ...image.Point) ([]thing, error) {
 	if err != nil {
 		return nil, err
 	}
-	bounds, err := k.conn.Bounds()
-	if err != nil {
+	if err := k.onScreen(points); err != nil {
 		return nil, err
 	}
-	for _, p := range points {
-		if !p.In(bounds) {
-			return nil, fmt.Errorf("point %v: %w of %dx%d", p, driver.ErrOutOfBounds, bounds.Dx(), bounds.Dy())
-		}
+	if len(symbols) == 0 {
+		return nil, nil
 	}
 	state, err := k.keyboard()
 	if err != nil {
@@ -277,6 +274,23 @@ func (k *desk) check(names []string, points ...image.Point) ([]thing, error) {
 		things[i] = thing{key: stroke}
 	}
 	return things, nil
+}
+
+// onScreen makes sure that points are on the screen as it is now.
+func (k *desk) onScreen(points []image.Point) error {
+	if len(points) == 0 {
+		return nil
+	}
+	bounds, err := k.conn.Bounds()
+	if err != nil {
+		return err
+	}
+	for _, p := range points {
+		if !p.In(bounds) {
+			return fmt.Errorf("point %v: %w of %dx%d", p, driver.ErrOutOfBounds, bounds.Dx(), bounds.Dy())
+		}
+	}
+	return nil
 }
 
 // moveHolding begins an action of the pointer: it presses the keys that are to be held, then moves, unless the

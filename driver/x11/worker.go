@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -61,11 +60,9 @@ func (d *Driver) wait(ctx context.Context, j job) error {
 	}
 }
 
-// work is the goroutine that owns the display. It stays on one thread, as Xlib's handlers are told of faults
-// there.
+// work is the goroutine that owns the display. It is not locked to a thread: Xlib only wants one call at a time, and
+// every wait for xgb would become a switch of threads, which makes an action take three times as long.
 func (d *Driver) work(opened chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	defer close(d.ended)
 	desk, err := d.open()
 	opened <- err
