@@ -25,7 +25,8 @@ static Display *display;
 static XErrorHandler outer_error;
 static XIOErrorHandler outer_io_error;
 
-// What went wrong since the last look. Only one call is made at a time, and Xlib calls the handlers in it.
+// What went wrong since the last look. All of it is used by one thread: Xlib calls the handlers on the thread that
+// made the request.
 static int lost;
 static XErrorEvent fault;
 
@@ -71,12 +72,12 @@ static void close_display(void) {
 	XSetIOErrorHandler(outer_io_error);
 }
 
-// keycode returns the keycode that robotgo will send for a symbol, 0 when there is none: both go by the keyboard map
-// that Xlib has. What the server tells every client, such as that there is a new map, is thrown away; Xlib takes note
-// of it on the way.
+// keycode returns the keycode that robotgo will send for a symbol, 0 when there is none. Waiting for the server
+// first throws away what it tells every client, such as that there is a new keyboard map, of which Xlib takes note
+// on the way.
 static int keycode(unsigned long symbol) {
-	XEvent told;
-	while (!lost && XPending(display) > 0) XNextEvent(display, &told);
+	if (lost) return 0;
+	XSync(display, True);
 	return lost ? 0 : XKeysymToKeycode(display, symbol);
 }
 

@@ -8,6 +8,7 @@ import (
 	"image"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -30,6 +31,8 @@ type rig struct {
 
 func newRig(t *testing.T) rig {
 	t.Helper()
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
 	server := xvfb.ForTest(t, 640, 480)
 	window := witness.ForTest(t, server.Display())
 	conn, err := display.Open(server.Display())
