@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -168,7 +167,7 @@ func (c *act) read(args []string) ([]driver.Action, error) {
 
 func (c *act) readFile() ([]byte, error) {
 	if c.file == "-" {
-		return io.ReadAll(bufio.NewReader(c.in))
+		return io.ReadAll(c.in)
 	}
 	return os.ReadFile(c.file)
 }

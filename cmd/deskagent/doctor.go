@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"time"
@@ -91,8 +90,6 @@ func displayChecks(c *command) []check {
 	if err != nil {
 		return []check{{"display", statusFail, err.Error(), mend}}
 	}
-	// The connection's own words are in the error already.
-	xgb.Logger.SetOutput(io.Discard)
 	conn, err := xgb.NewConnDisplay(name)
 	if err != nil {
 		return []check{{"display", statusFail, fmt.Sprintf("%s: %v", name, err), mend}}

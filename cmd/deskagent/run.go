@@ -196,7 +196,6 @@ func (r *runTask) checkGuest() error {
 	if err != nil {
 		return err
 	}
-	xgb.Logger.SetOutput(io.Discard) // its words are in the error already
 	conn, err := xgb.NewConnDisplay(name)
 	if err != nil {
 		return nil // opening the driver will say what is wrong
@@ -332,11 +331,7 @@ func (p *progress) response(step int, response json.RawMessage) {
 
 func (p *progress) call(call toolset.Call) {
 	for i, a := range call.Actions {
-		r := approve.Request{Action: a}
-		if i < len(call.Shown) {
-			r.Shown = call.Shown[i]
-		}
-		for _, line := range approve.Describe(r) {
+		for _, line := range approve.Describe(approve.Request{Action: a, Shown: call.Shown[i]}) {
 			fmt.Fprintln(p.out, "  "+line)
 		}
 	}
