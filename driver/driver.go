@@ -19,7 +19,6 @@ import (
 	"context"
 	"errors"
 	"image"
-	"time"
 )
 
 // A Driver is the pair of hands and eyes on one desktop.
@@ -50,18 +49,10 @@ type Driver interface {
 	Scroll(ctx context.Context, a Scroll) error
 	// Type types text into whatever has the focus. A newline is the Return key, a tab the Tab key.
 	Type(ctx context.Context, a Type) error
-	// Wait lets the desktop do its work for a moment.
+	// Wait lets the desktop do its work, until something has changed and come to rest, or for a moment.
 	Wait(ctx context.Context, a Wait) error
-	// Screenshot takes a picture of the screen.
+	// Screenshot takes a picture of the screen, once what was done before has taken effect.
 	Screenshot(ctx context.Context) (*Frame, error)
-}
-
-// A Frame is one picture of the screen, as it was at one moment.
-type Frame struct {
-	// Image holds the pixels, fully opaque. Its bounds are the part of the screen it shows, in screen space.
-	Image *image.RGBA
-	// Taken is when the pixels were read.
-	Taken time.Time
 }
 
 // A Sizer is a Driver that can tell the area of its screen, in screen space, without taking a picture.
@@ -82,4 +73,6 @@ var (
 	ErrHeld = errors.New("held down by somebody else")
 	// ErrInterference is about somebody else who moved the pointer during an action.
 	ErrInterference = errors.New("somebody else moved the pointer")
+	// ErrStale is about a frame whose geometry no longer holds: what it showed is not at the same place any more.
+	ErrStale = errors.New("the picture no longer holds")
 )

@@ -1,0 +1,75 @@
+package driver
+
+import (
+	"context"
+	"image"
+	"time"
+)
+
+// A Frame is one picture of the screen, as it was at one moment, and what is known about that moment. What a driver
+// does not know is zero.
+type Frame struct {
+	// Image holds the pixels, fully opaque. Its bounds are Area, or start at (0,0) where a [Viewer] has changed the size.
+	Image *image.RGBA
+	// Taken is when the pixels were read.
+	Taken time.Time
+	// ID numbers the frames of one driver, from 1.
+	ID uint64
+	// Area is the part of the screen that the picture shows, and Scene what there was to show, both in screen space.
+	Area  image.Rectangle
+	Scene Scene
+	// Settling says how the screen came to rest before.
+	Settling Settling
+	// Blank says why there may be nothing to see: "all black", say, or that the screen saver is on.
+	Blank string
+}
+
+// A Scene is the geometry of a screen at one moment, in screen space.
+type Scene struct {
+	// Screen is the area that a picture shows by default.
+	Screen image.Rectangle
+	// Window is the active window; its ID is 0 when there is none.
+	Window Window
+}
+
+// A Window is a window on the screen, with the frame that a window manager has put around it.
+type Window struct {
+	ID     uint32
+	Bounds image.Rectangle
+	// Visible is Bounds with the window's menus, tooltips and dialogues, cut off at the edges of the screen.
+	Visible image.Rectangle
+}
+
+// Settling is what was seen of the screen between an action and the picture after it.
+type Settling struct {
+	State   SettleState
+	Elapsed time.Duration // from the action to the answer
+	// Changed is the smallest area with all that changed since the action, Recurring that of what changes again and
+	// again in a small place, such as a caret or a spinner, and was not waited for. In screen space.
+	Changed, Recurring image.Rectangle
+}
+
+// SettleState is how a screen came to rest. The zero value is that nobody has looked.
+type SettleState string
+
+// The states.
+const (
+	Settled   SettleState = "settled"        // something changed, and then nothing for a while
+	Unchanged SettleState = "unchanged"      // nothing changed in the time that a reaction may take to begin
+	Changing  SettleState = "still changing" // it was not waited any longer
+)
+
+// A Viewer is a Driver that can take a picture of a part of the screen in another size, which is quicker than scaling
+// one of the whole screen.
+type Viewer interface {
+	// View takes a picture as Screenshot does. It calls choose with what there is to show at that moment, for the
+	// part to show, in screen space, and the size that it is to have, in pixels.
+	View(ctx context.Context, choose func(Scene) (area image.Rectangle, size image.Point, err error)) (*Frame, error)
+}
+
+// A Holder is a Driver that can tell whether points of an earlier frame still mean what they meant.
+type Holder interface {
+	// Holds returns nil as long as the screen has the size that it had in the scene and, if it had an active window
+	// that is given, that window has its place and size. Otherwise the error wraps [ErrStale] and says what is other.
+	Holds(ctx context.Context, s Scene) error
+}
