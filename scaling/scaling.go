@@ -56,6 +56,8 @@ type View struct {
 	Crop image.Rectangle
 	// Size is the size of the picture in pixels; zero means that of the part shown.
 	Size image.Point
+	// Most is what a picture without a Size is made to fit into, in its shape: see [Fit]. Zero means any size.
+	Most image.Point
 }
 
 // Mapping returns the mapping of a picture of the given screen. A crop that is not inside the screen is an
@@ -74,6 +76,12 @@ func (v View) Mapping(screen image.Rectangle) (Mapping, error) {
 	size := v.Size
 	if size == (image.Point{}) {
 		size = crop.Size()
+		if v.Most != (image.Point{}) {
+			if v.Most.X < 1 || v.Most.Y < 1 {
+				return Mapping{}, fmt.Errorf("pictures of at most %dx%d: want 1x1 or more", v.Most.X, v.Most.Y)
+			}
+			size = Fit(size, v.Most)
+		}
 	}
 	return New(crop, size)
 }

@@ -133,6 +133,7 @@ func TestViewRefuses(t *testing.T) {
 	for _, v := range []scaling.View{
 		{Crop: image.Rect(50, 50, 101, 60)}, {Crop: image.Rect(-1, 0, 10, 10)}, {Crop: image.Rectangle{Min: image.Pt(5, 5), Max: image.Pt(5, 9)}},
 		{Size: image.Pt(0, 10)}, {Size: image.Pt(-1, 10)}, {Size: image.Pt(10, 1<<21)},
+		{Most: image.Pt(0, 10)}, {Most: image.Pt(10, -1)},
 	} {
 		if m, err := v.Mapping(screen); err == nil {
 			t.Errorf("%+v: got %v, want an error", v, m)
@@ -158,6 +159,23 @@ func TestFit(t *testing.T) {
 	} {
 		if got := scaling.Fit(size, most); got != want {
 			t.Errorf("%v: got %v, want %v", size, got, want)
+		}
+	}
+}
+
+// TestMost checks that a view without a size fits its pictures, whatever the part shown.
+func TestMost(t *testing.T) {
+	for _, test := range []struct {
+		view scaling.View
+		want image.Point
+	}{
+		{scaling.View{Most: image.Pt(1440, 900)}, image.Pt(1440, 810)},
+		{scaling.View{Most: image.Pt(1440, 900), Crop: image.Rect(10, 20, 310, 220)}, image.Pt(300, 200)},
+		{scaling.View{Most: image.Pt(1440, 900), Size: image.Pt(1600, 1000)}, image.Pt(1600, 1000)},
+	} {
+		m, err := test.view.Mapping(image.Rect(0, 0, 1920, 1080))
+		if err != nil || m.Size() != test.want {
+			t.Errorf("%+v: got a picture of %v, %v, want %v", test.view, m.Size(), err, test.want)
 		}
 	}
 }
