@@ -26,6 +26,7 @@ const (
 	ReasonPolicyFailed      Reason = "policy_failed"       // * an approver failed
 	ReasonDriverFailed      Reason = "driver_failed"       // * the driver failed
 	ReasonBadScreenshot     Reason = "bad_screenshot"      // * there is no usable picture
+	ReasonStale             Reason = "stale_picture"       // * the picture that the call was made for no longer holds
 	ReasonCancelled         Reason = "cancelled"           // * the context is done
 	ReasonBusy              Reason = "busy"                // another call or run is active
 	ReasonClosed            Reason = "closed"              // Close was called before

@@ -13,7 +13,9 @@
 //
 // The pictures are made as [scaling.View] says. A call is mapped by the picture that the model last saw, that is,
 // by the last one returned to it, whatever has been captured since. With the zero View the picture is the screen
-// itself; points then pass unchanged and it is the driver that knows which of them exist.
+// itself; points then pass unchanged and it is the driver that knows which of them exist. Where the driver is a
+// [driver.Holder], points are refused once the screen has another size than in that picture, or the window that it
+// showed another place.
 //
 // # Errors
 //
@@ -22,6 +24,7 @@
 package toolset
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,6 +43,9 @@ import (
 type Options struct {
 	// View says how pictures for the model are made from the screen. Zero: the whole screen, pixel for pixel.
 	View scaling.View
+	// Window has pictures show the active window alone, with its menus and dialogues, or all that View shows when no
+	// window is active. The driver has to be a [driver.Viewer]. View must have no Crop.
+	Window bool
 	// Present turns a finished picture, its origin at (0,0), into what the API can be sent: a data URL or the
 	// id of an uploaded file. It must not keep the picture. Nil: [PNG].
 	Present func(ctx context.Context, picture *image.RGBA) (Picture, error)
@@ -66,9 +72,9 @@ type Call struct {
 // A Shot is one picture for the model.
 type Shot struct {
 	CallID  string
-	Frame   *driver.Frame   // what the driver captured, in screen space
+	Frame   *driver.Frame   // what the driver captured
 	Mapping scaling.Mapping // from the picture to the screen
-	Image   *image.RGBA     // the picture
+	Image   *image.RGBA     // the picture; that of the Frame where the driver is a [driver.Viewer]
 	Picture Picture         // what is sent
 }
 
@@ -107,9 +113,15 @@ type Toolset struct {
 	active bool
 	closed bool
 
-	// Mappings belong to the one call or run that is active. The zero Mapping stands for no picture.
-	seen   scaling.Mapping // of the picture the model saw when it made the calls at hand
-	latest scaling.Mapping // of the last picture returned to it
+	// These belong to the one call or run that is active.
+	seen   sight // the picture the model saw when it made the calls at hand
+	latest sight // the last picture returned to it
+}
+
+// A sight is what stays of a picture when it has been sent. The zero sight stands for no picture.
+type sight struct {
+	mapping scaling.Mapping
+	scene   driver.Scene // as far as the picture depends on it
 }
 
 // New returns a Toolset that acts on d. Options may be nil and are copied.
@@ -120,6 +132,14 @@ func New(d driver.Driver, opts *Options) (*Toolset, error) {
 	t := &Toolset{driver: d}
 	if opts != nil {
 		t.opts = *opts
+	}
+	if t.opts.Window {
+		if _, ok := d.(driver.Viewer); !ok {
+			return nil, fmt.Errorf("making a computer toolset: pictures of the active window: %w by this driver", driver.ErrUnsupported)
+		}
+		if t.opts.View.Crop != (image.Rectangle{}) {
+			return nil, fmt.Errorf("making a computer toolset: want pictures of the active window or of %v, not both", t.opts.View.Crop)
+		}
 	}
 	// The screen is not known yet; the crop itself, or a single pixel, will do to find what no screen could fit.
 	probe := t.opts.View.Crop
@@ -240,7 +260,7 @@ func (t *Toolset) perform(ctx context.Context, calls []*computerCall, g gate) (o
 	if err := cancelled(ctx); err != nil { // by the last observer
 		return nil, err
 	}
-	t.latest = shot.Mapping
+	t.latest = sight{shot.Mapping, t.dependsOn(shot.Frame.Scene)}
 	return outputs, nil
 }
 
@@ -249,11 +269,15 @@ func (t *Toolset) scale(ctx context.Context, c *computerCall) error {
 	if err := cancelled(ctx); err != nil {
 		return err
 	}
-	unseen := t.seen == scaling.Mapping{}
-	switch {
-	case !c.hasPoints():
+	if !c.hasPoints() {
 		return nil
-	case t.opts.View == scaling.View{} && (unseen || t.seen.Identity()):
+	}
+	if err := t.holds(ctx); err != nil {
+		return t.stale(ctx, c, err)
+	}
+	unseen := t.seen == sight{}
+	switch {
+	case t.opts.View == scaling.View{} && !t.opts.Window && (unseen || t.seen.mapping.Identity()):
 		return nil // the picture is the screen, and its bounds are the driver's business
 	case unseen:
 		m, err := t.expected(ctx)
@@ -263,16 +287,45 @@ func (t *Toolset) scale(ctx context.Context, c *computerCall) error {
 		if err != nil {
 			return fail(ReasonDriverFailed, "computer call %q names points before any picture was shown: %w", c.id, err)
 		}
-		t.seen = m
+		t.seen.mapping = m
 	}
-	if err := c.scale(t.seen); err != nil {
+	if err := c.scale(t.seen.mapping); err != nil {
 		return fail(ReasonInvalidCall, "computer call %q: %w", c.id, err)
 	}
 	return nil
 }
 
+// dependsOn is the part of a scene that the meaning of points depends on.
+func (t *Toolset) dependsOn(s driver.Scene) driver.Scene {
+	if !t.opts.Window {
+		s.Window = driver.Window{}
+	}
+	return s
+}
+
+// holds makes sure that points of the picture that the model saw still mean what they meant.
+func (t *Toolset) holds(ctx context.Context) error {
+	holder, ok := t.driver.(driver.Holder)
+	if !ok || t.seen.scene == (driver.Scene{}) {
+		return nil
+	}
+	return guard(func() error { return holder.Holds(ctx, t.seen.scene) })
+}
+
+// stale is the error about a call whose picture no longer holds, or of which that cannot be told.
+func (t *Toolset) stale(ctx context.Context, c *computerCall, err error) error {
+	reason := ReasonDriverFailed
+	if errors.Is(err, driver.ErrStale) {
+		reason = ReasonStale
+	}
+	return cmp.Or(cancelled(ctx), fail(reason, "computer call %q: %w", c.id, err))
+}
+
 // expected is the mapping of the picture that would be taken now.
 func (t *Toolset) expected(ctx context.Context) (m scaling.Mapping, err error) {
+	if t.opts.Window {
+		return m, errors.New("which window was meant is not known")
+	}
 	sizer, ok := t.driver.(driver.Sizer)
 	if !ok {
 		return m, errors.New("the driver cannot tell the size of its screen")
@@ -291,6 +344,14 @@ func (t *Toolset) expected(ctx context.Context) (m scaling.Mapping, err error) {
 // do performs one action on a copy of it.
 func (t *Toolset) do(ctx context.Context, c *computerCall, s step, g gate) error {
 	return g.stage(ctx, c, StageAction, s.action.Kind(), func() (Reason, error) {
+		if len(driver.Points(s.action)) > 0 {
+			// Once more: it may have been asked for long, and the actions before may have changed it.
+			if err := t.holds(ctx); errors.Is(err, driver.ErrStale) {
+				return ReasonStale, err
+			} else if err != nil {
+				return ReasonDriverFailed, err
+			}
+		}
 		return ReasonDriverFailed, guard(func() error {
 			_, err := driver.Do(ctx, t.driver, driver.Clone(s.action))
 			return err
@@ -302,12 +363,8 @@ func (t *Toolset) do(ctx context.Context, c *computerCall, s step, g gate) error
 func (t *Toolset) capture(ctx context.Context, c *computerCall, g gate) (Shot, error) {
 	shot := Shot{CallID: c.id}
 	err := g.stage(ctx, c, StageAction, driver.KindScreenshot, func() (Reason, error) {
-		err := guard(func() (err error) {
-			shot.Frame, err = t.driver.Screenshot(ctx)
-			return err
-		})
-		if err != nil {
-			return ReasonDriverFailed, err
+		if reason, err := t.grab(ctx, &shot); err != nil {
+			return reason, err
 		}
 		return ReasonBadScreenshot, guard(func() error { return t.present(ctx, &shot) })
 	})
@@ -320,16 +377,56 @@ func (t *Toolset) capture(ctx context.Context, c *computerCall, g gate) (Shot, e
 	return shot, nil
 }
 
-// present makes the picture of the frame in s.
+// grab has the driver take the frame of s, and make the picture of it if it can.
+func (t *Toolset) grab(ctx context.Context, s *Shot) (Reason, error) {
+	viewer, ok := t.driver.(driver.Viewer)
+	if !ok {
+		return ReasonDriverFailed, guard(func() (err error) {
+			s.Frame, err = t.driver.Screenshot(ctx)
+			return err
+		})
+	}
+	var noView error
+	err := guard(func() (err error) {
+		s.Frame, err = viewer.View(ctx, func(scene driver.Scene) (image.Rectangle, image.Point, error) {
+			s.Mapping, noView = t.view(scene).Mapping(scene.Screen)
+			return s.Mapping.Crop(), s.Mapping.Size(), noView
+		})
+		return err
+	})
+	if noView != nil {
+		return ReasonBadScreenshot, err
+	}
+	if err == nil && s.Frame != nil {
+		s.Image = s.Frame.Image
+	}
+	return ReasonDriverFailed, err
+}
+
+// view is the view of a scene.
+func (t *Toolset) view(scene driver.Scene) scaling.View {
+	v := t.opts.View
+	if t.opts.Window {
+		v.Crop = scene.Window.Visible
+	}
+	return v
+}
+
+// present makes the picture of the frame in s, unless the driver has, and what is sent of it.
 func (t *Toolset) present(ctx context.Context, s *Shot) (err error) {
 	if s.Frame == nil || s.Frame.Image == nil {
 		return errors.New("the driver returned no picture")
 	}
-	if s.Mapping, err = t.opts.View.Mapping(s.Frame.Image.Bounds()); err != nil {
-		return err
+	if s.Image == nil {
+		if s.Mapping, err = t.opts.View.Mapping(s.Frame.Image.Bounds()); err != nil {
+			return err
+		}
+		if s.Image, err = s.Mapping.Picture(s.Frame.Image); err != nil {
+			return err
+		}
 	}
-	if s.Image, err = s.Mapping.Picture(s.Frame.Image); err != nil {
-		return err
+	if got, want := s.Image.Rect, (image.Rectangle{Max: s.Mapping.Size()}); got != want {
+		return fmt.Errorf("the driver returned a picture of %v, want %v", got, want)
 	}
 	if s.Picture, err = t.opts.Present(ctx, s.Image); err != nil {
 		return fmt.Errorf("presenting a picture of %dx%d: %w", s.Image.Rect.Dx(), s.Image.Rect.Dy(), err)
