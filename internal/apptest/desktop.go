@@ -40,12 +40,28 @@ func NewDesktop(t testing.TB) *Desktop {
 		t.Fatal(err)
 	}
 	t.Cleanup(manager.Stop)
-	for deadline := time.Now().Add(startTime); d.property(d.root, "_NET_SUPPORTING_WM_CHECK") == nil; time.Sleep(5 * time.Millisecond) {
+	d.awaitManager(t)
+	return d
+}
+
+// awaitManager waits until windows are managed. The manager says that it is there some time before, and forgets windows
+// that ask to be shown in between.
+func (d *Desktop) awaitManager(t testing.TB) {
+	t.Helper()
+	window, err := xproto.NewWindowId(d.x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	xproto.CreateWindow(d.x, 0, window, d.root, 0, 0, 1, 1, 0, xproto.WindowClassInputOutput, 0, 0, nil)
+	defer xproto.DestroyWindow(d.x, window)
+	for deadline := time.Now().Add(startTime); d.property(window, "WM_STATE") == nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("no window manager within %v", startTime)
 		}
+		if d.property(d.root, "_NET_SUPPORTING_WM_CHECK") != nil {
+			xproto.MapWindow(d.x, window)
+		}
 	}
-	return d
 }
 
 // active is the title of the window that the window manager says is active.
