@@ -21,8 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
-
-	"golang.org/x/image/draw"
+	"image/draw"
 )
 
 // ErrOutside is wrapped by the error about a point that is not in the picture, or not in the part of the screen
@@ -154,23 +153,20 @@ func scaleDistance(d, of, n int) int {
 }
 
 // Picture makes the picture of a screen: src holds the pixels of the screen, its bounds in screen space, and must
-// cover the crop. The picture has its own memory and its origin at (0,0).
-//
-// The resampling is golang.org/x/image/draw's: a plain copy at the same size, ApproxBiLinear down to half the size
-// and for enlarging, and the BiLinear kernel below that, where ApproxBiLinear would skip pixels. Nearest neighbour
-// is never used: it makes small text unreadable.
+// cover the crop. The picture has its own memory and its origin at (0,0). It is made as [Mapping.Draw] says, and opaque:
+// what is not opaque in src is as on black.
 func (m Mapping) Picture(src image.Image) (*image.RGBA, error) {
 	if !m.crop.In(src.Bounds()) || m.crop.Empty() {
 		return nil, fmt.Errorf("pixels of %v do not cover the part to show, %v", src.Bounds(), m.crop)
 	}
+	rgba, ok := src.(*image.RGBA)
+	if !ok {
+		rgba = image.NewRGBA(m.crop)
+		draw.Draw(rgba, m.crop, src, m.crop.Min, draw.Src)
+	}
 	dst := image.NewRGBA(image.Rectangle{Max: m.size})
-	switch {
-	case m.size == m.crop.Size():
-		draw.Copy(dst, image.Point{}, src, m.crop, draw.Src, nil)
-	case m.crop.Dx() <= 2*m.size.X && m.crop.Dy() <= 2*m.size.Y:
-		draw.ApproxBiLinear.Scale(dst, dst.Bounds(), src, m.crop, draw.Src, nil)
-	default:
-		draw.BiLinear.Scale(dst, dst.Bounds(), src, m.crop, draw.Src, nil)
+	if err := m.Draw(dst, Source{Pix: rgba.Pix, Stride: rgba.Stride, Bounds: rgba.Rect}); err != nil {
+		return nil, err
 	}
 	return dst, nil
 }
