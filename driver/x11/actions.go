@@ -234,11 +234,13 @@ func (d *Driver) Wait(ctx context.Context, _ driver.Wait) error {
 
 // Screenshot is [driver.Driver]'s. The picture shows the whole root window, without the pointer.
 func (d *Driver) Screenshot(ctx context.Context) (frame *driver.Frame, err error) {
-	err = d.do(ctx, "taking a screenshot", func(_ context.Context, k *desk) error {
-		img, err := k.grabber.Grab()
+	err = d.do(ctx, "taking a screenshot", func(ctx context.Context, k *desk) error {
+		raw, err := k.grabber.Grab(ctx, image.Rectangle{})
 		if err != nil {
 			return err
 		}
+		img := image.NewRGBA(raw.Bounds)
+		raw.RGBA(img)
 		frame = &driver.Frame{Image: img, Taken: time.Now()}
 		return nil
 	})

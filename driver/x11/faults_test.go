@@ -69,7 +69,7 @@ func TestOpenRefuses(t *testing.T) {
 
 // TestDepth checks that a screen whose pixels cannot be read right is refused by its depth.
 func TestDepth(t *testing.T) {
-	for _, depth := range []int{8, 16, 30} {
+	for _, depth := range []int{8, 15} {
 		t.Run(fmt.Sprint(depth), func(t *testing.T) {
 			server, err := xvfb.Start(t.Context(), &xvfb.Options{Width: 640, Height: 480, Depth: depth})
 			if errors.Is(err, xvfb.ErrMissing) {

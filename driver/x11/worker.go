@@ -80,7 +80,7 @@ func (d *Driver) work(opened chan<- error) {
 		case <-d.closing.Done():
 		}
 	}
-	if d.closeErr = cmp.Or(desk.close(), desk.conn.Close()); d.closeErr == nil && d.watchdog != nil {
+	if d.closeErr = cmp.Or(desk.close(), desk.grabber.Close(), desk.conn.Close()); d.closeErr == nil && d.watchdog != nil {
 		d.watchdog.end()
 	}
 }

@@ -100,8 +100,11 @@ type Capture string
 
 // The ways to take pictures. They show the same pixels.
 const (
-	// CaptureDirect reads the root window over the driver's own connection.
-	CaptureDirect Capture = ""
+	// CaptureAuto reads the root window through memory that is shared with the server where that can be had, else
+	// over a connection.
+	CaptureAuto Capture = ""
+	// CaptureDirect has pixels sent over a connection.
+	CaptureDirect Capture = "direct"
 	// CaptureKbinani is kbinani/screenshot, where it is right: $DISPLAY is the display, the depth is 24, the
 	// session is not a Wayland one; elsewhere Open refuses. It is slower, and safe only in a process that has no
 	// other X client: it changes tables that all xgb connections of a process read, without a lock.
@@ -185,9 +188,9 @@ func (o *Options) withDefaults() (Options, error) {
 		return r, fmt.Errorf("unknown sink %q, want %q or %q", r.Sink, SinkRobotgo, SinkXTEST)
 	}
 	switch r.Capture {
-	case CaptureDirect, CaptureKbinani:
+	case CaptureAuto, CaptureDirect, CaptureKbinani:
 	default:
-		return r, fmt.Errorf("unknown capture %q, want %q", r.Capture, CaptureKbinani)
+		return r, fmt.Errorf("unknown capture %q, want %q or %q", r.Capture, CaptureDirect, CaptureKbinani)
 	}
 	if len(r.PasteKeys) > 0 && !r.Paste {
 		return r, fmt.Errorf("PasteKeys are %q and Paste is not set", r.PasteKeys)
@@ -260,7 +263,7 @@ var ErrClosed = errors.New("driver is closed")
 // clears away first. Up to eight drivers may be open on one display, which is of use to look on while one acts. Its
 // errors wrap [driver.ErrNoDisplay] when
 // there is no display of that name, and [driver.ErrUnsupported] when it cannot be driven from here: it has no
-// XTEST, its screen is not of depth 24, this is not Linux, or robotgo was asked for and cannot be had.
+// XTEST, its screen is not of depth 16, 24 or 30, this is not Linux, or robotgo was asked for and cannot be had.
 func Open(ctx context.Context, opts *Options) (*Driver, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -301,14 +304,22 @@ func (d *Driver) open() (_ *desk, err error) {
 		}
 	}()
 	var grabber capture.Grabber
-	if d.opts.Capture == CaptureKbinani {
+	switch d.opts.Capture {
+	case CaptureKbinani:
 		grabber, err = capture.NewKbinani(conn)
-	} else {
-		grabber, err = capture.NewDirect(conn)
+	case CaptureDirect:
+		grabber, err = capture.NewDirect(d.closing, d.opts.Display)
+	default:
+		grabber, err = capture.Open(d.closing, d.opts.Display, d.opts.Logger)
 	}
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			grabber.Close()
+		}
+	}()
 	var keys keymap
 	if keys.xkb, err = xkb.Use(conn); err != nil {
 		return nil, err

@@ -1,93 +1,154 @@
-// Package capture takes pictures of the whole root window. It is the seam where faster ways of reading pixels go.
+// Package capture takes pictures of the screen, and tells what belongs to them: where the monitors are, what the
+// pointer looks like, and whether the screen is blanked.
 //
-// Cursors are in none of the pictures: it is the windows that are wanted, and the driver knows where the pointer
-// is.
+// There are three ways to read pixels. [Shared] has the server write them into memory that both share, [Direct] has
+// them sent over the connection, and [Kbinani] leaves it to kbinani/screenshot. All show the same pixels, and none shows
+// the pointer, which [Cursor] can draw. [Open] chooses.
 package capture
 
 import (
-	"encoding/binary"
-	"errors"
+	"context"
 	"fmt"
 	"image"
-
-	"github.com/jezek/xgb/xproto"
+	"log/slog"
 
 	"github.com/deskagent/deskagent/driver"
-	"github.com/deskagent/deskagent/driver/x11/internal/display"
+	"github.com/deskagent/deskagent/driver/x11/internal/wire"
 )
 
-// A Grabber takes one picture of the root window as it is now: opaque, with the bounds of the root window in
-// screen space. It belongs to the goroutine of its connection.
+// A Grabber takes pictures of the root window. It belongs to one goroutine.
 type Grabber interface {
-	Grab() (*image.RGBA, error)
+	// Grab takes a picture of an area of the root window, in screen space, as it is now; of all of it if the area is
+	// empty. The Raw is good until the next call of Grab or Close.
+	//
+	// The error wraps [driver.ErrOutOfBounds] if the area is not inside the screen, [driver.ErrDisplayLost] if the
+	// server is gone or has not answered for a second, and context.Cause when ctx is done.
+	Grab(ctx context.Context, area image.Rectangle) (*Raw, error)
+	// Close ends what the Grabber has of its own.
+	Close() error
 }
 
-// Direct reads pixels with the core protocol over the driver's own connection. At 1280x800 that takes 6 ms, at
-// 1920x1080 8 ms, a quarter of what kbinani/screenshot needs, and nothing is left behind by a process that dies.
-type Direct struct{ conn *display.Conn }
-
-// NewDirect checks that the screen's pixels are of the kind that Direct can read.
-func NewDirect(conn *display.Conn) (Direct, error) {
-	return Direct{conn}, checkFormat(conn)
+// Open opens the fastest Grabber that a display, such as ":3", allows, which is found out by trying. Why it is not
+// Shared is said to the logger, at level info. The error wraps [driver.ErrNoDisplay], or [driver.ErrUnsupported] for
+// a screen whose pixels nobody here can read.
+func Open(ctx context.Context, display string, log *slog.Logger) (Grabber, error) {
+	shared, err := NewShared(ctx, display)
+	if err == nil {
+		return shared, nil
+	}
+	direct, directErr := NewDirect(ctx, display)
+	if directErr != nil {
+		return nil, directErr
+	}
+	log.Info("pictures come over the connection", "why", err)
+	return direct, nil
 }
 
 // attempts is how often a picture is tried while the screen is being resized.
-const attempts = 3
+const attempts = 5
 
-// Grab asks for the size first, as the screen may have been resized.
-func (d Direct) Grab() (*image.RGBA, error) {
-	for attempt := 1; ; attempt++ {
-		bounds, err := d.conn.Bounds()
+// The opcodes of the core requests.
+const (
+	getGeometry = 14
+	getImage    = 73
+)
+
+// The arguments of requests for pictures.
+const (
+	allPlanes = 0xffffffff
+	zPixmap   = 2
+)
+
+// A root is the root window of a screen, over a connection of its own.
+type root struct {
+	conn   *wire.Conn
+	layout layout
+	screen image.Rectangle // as the server last said
+	raw    Raw
+}
+
+func openRoot(ctx context.Context, display string) (root, error) {
+	conn, err := wire.Dial(ctx, display)
+	if err != nil {
+		return root{}, err
+	}
+	layout, err := layoutOf(&conn.Setup, conn.Screen)
+	if err != nil {
+		conn.Close()
+		return root{}, err
+	}
+	screen := image.Rect(0, 0, int(conn.Screen.WidthInPixels), int(conn.Screen.HeightInPixels))
+	return root{conn: conn, layout: layout, screen: screen}, nil
+}
+
+// A way is how pixels come from the server.
+type way interface {
+	// ask adds to the batch what has the server send the pixels of an area that is inside the screen.
+	ask(ctx context.Context, area image.Rectangle) error
+	// take returns the pixels, given the reply.
+	take(ctx context.Context, area image.Rectangle, reply *wire.Answer) ([]byte, error)
+}
+
+// grab takes a picture and asks for the size of the screen, in one batch, the size last: when it is what the area was
+// made for, it has been so all along. Another size is noted, and the picture taken anew; a server whose screen has
+// become smaller refuses it with BadMatch.
+func (r *root) grab(ctx context.Context, area image.Rectangle, by way) (*Raw, error) {
+	var fault error
+	for range attempts {
+		part := area
+		if area.Empty() {
+			part = r.screen
+		}
+		inside := part.In(r.screen)
+		if inside {
+			if err := by.ask(ctx, part); err != nil {
+				return nil, err
+			}
+		}
+		size := r.conn.Add(getGeometry, 0, uint32(r.conn.Screen.Root))
+		if err := r.conn.Send(ctx); err != nil {
+			return nil, err
+		}
+		answer, err := r.conn.Receive(ctx)
 		if err != nil {
 			return nil, err
 		}
-		const allPlanes = 0xffffffff
-		r, err := xproto.GetImage(d.conn.X, xproto.ImageFormatZPixmap, d.conn.Root(), 0, 0,
-			uint16(bounds.Dx()), uint16(bounds.Dy()), allPlanes).Reply()
-		if outside := (xproto.MatchError{}); errors.As(err, &outside) && attempt < attempts {
-			continue // The screen has become smaller in between.
-		}
-		if err != nil {
-			return nil, display.Err(err)
-		}
-		img := image.NewRGBA(bounds)
-		if len(r.Data) != len(img.Pix) {
-			return nil, fmt.Errorf("picture of %v: got %d bytes, want %d", bounds, len(r.Data), len(img.Pix))
-		}
-		swap(img.Pix, r.Data)
-		return img, nil
-	}
-}
-
-// swap makes opaque RGBA of BGRX. The X byte is a pad that is 0 on most servers: taken for alpha it makes the
-// whole picture transparent.
-func swap(rgba, bgrx []byte) {
-	for i := 0; i+4 <= len(bgrx) && i+4 <= len(rgba); i += 4 {
-		p := binary.LittleEndian.Uint32(bgrx[i:])
-		binary.LittleEndian.PutUint32(rgba[i:], p>>16&0xff|p&0xff00|p<<16&0xff0000|0xff000000)
-	}
-}
-
-// checkFormat refuses pixels that are not BGRX in four bytes, instead of showing them in wrong colours.
-func checkFormat(conn *display.Conn) error {
-	depth := conn.Screen.RootDepth
-	if depth != 24 {
-		return fmt.Errorf("screen of depth %d: %w, want depth 24", depth, driver.ErrUnsupported)
-	}
-	for _, format := range conn.Setup.PixmapFormats {
-		if format.Depth == depth && format.BitsPerPixel != 32 {
-			return fmt.Errorf("screen with %d bits per pixel: %w, want 32", format.BitsPerPixel, driver.ErrUnsupported)
-		}
-	}
-	if conn.Setup.ImageByteOrder != xproto.ImageOrderLSBFirst {
-		return fmt.Errorf("screen with the most significant byte first: %w", driver.ErrUnsupported)
-	}
-	for _, allowed := range conn.Screen.AllowedDepths {
-		for _, visual := range allowed.Visuals {
-			if visual.VisualId == conn.Screen.RootVisual && (visual.RedMask != 0xff0000 || visual.GreenMask != 0xff00 || visual.BlueMask != 0xff) {
-				return fmt.Errorf("screen with the colour masks %#x, %#x, %#x: %w", visual.RedMask, visual.GreenMask, visual.BlueMask, driver.ErrUnsupported)
+		var pixels []byte
+		if answer.Request() != size {
+			if fault = answer.Err(); fault == nil {
+				if pixels, err = by.take(ctx, part, answer); err != nil {
+					return nil, err
+				}
+			}
+			if answer, err = r.conn.Receive(ctx); err != nil {
+				return nil, err
 			}
 		}
+		if err := answer.Err(); err != nil {
+			return nil, fmt.Errorf("asking for the size of the screen: %w", err)
+		}
+		screen := image.Rect(0, 0, int(answer.Uint16(16)), int(answer.Uint16(18)))
+		same := screen == r.screen
+		r.screen = screen
+		switch {
+		case !area.Empty() && !area.In(screen):
+			return nil, outside(area, screen)
+		case same && pixels != nil:
+			r.raw = Raw{Pix: pixels, Stride: r.layout.stride(part.Dx()), Format: r.layout.format, Bounds: part, Screen: screen}
+			return &r.raw, nil
+		case same && inside:
+			return nil, fmt.Errorf("picture of %v of %v: %w", part, screen, fault)
+		}
 	}
-	return nil
+	return nil, fmt.Errorf("picture of a screen that is being resized, now to %v, %d times", r.screen, attempts)
 }
+
+func outside(area, screen image.Rectangle) error {
+	return fmt.Errorf("picture of %v: %w, which is %v", area, driver.ErrOutOfBounds, screen)
+}
+
+// at and size are areas as requests have them.
+func at(area image.Rectangle) uint32   { return pair(area.Min) }
+func size(area image.Rectangle) uint32 { return pair(area.Size()) }
+
+func pair(p image.Point) uint32 { return uint32(uint16(p.X)) | uint32(uint16(p.Y))<<16 }
