@@ -3,6 +3,7 @@ package capture
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"image"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/jezek/xgb/xproto"
 
+	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/internal/xvfb"
 )
@@ -70,18 +72,25 @@ func (c client) noise(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	random := rand.NewChaCha8([32]byte{1})
 	rows := 200_000 / layout.stride(screen.Dx()) // as a request may not be longer than 256 KiB
 	for y := 0; y < screen.Dy(); y += rows {
 		height := min(rows, screen.Dy()-y)
-		data := make([]byte, height*layout.stride(screen.Dx()))
-		random.Read(data)
+		data := noise(height * layout.stride(screen.Dx()))
 		xproto.PutImage(c.X, xproto.ImageFormatZPixmap, c.Root(), c.gc, uint16(screen.Dx()), uint16(height), 0, int16(y), 0, c.Screen.RootDepth, data)
 	}
 	if err := c.Sync(); err != nil {
 		t.Fatal(err)
 	}
 }
+
+// noise is random bytes, others in each call.
+func noise(n int) []byte {
+	p := make([]byte, n)
+	random.Read(p)
+	return p
+}
+
+var random = rand.NewChaCha8([32]byte{1})
 
 // fill paints an area in one colour.
 func (c client) fill(t testing.TB, area image.Rectangle, pixel uint32) {
@@ -205,3 +214,11 @@ func grab(t testing.TB, from Grabber, area image.Rectangle) *Raw {
 }
 
 var quiet = slog.New(slog.DiscardHandler)
+
+// wantError checks an error about something that is not supported.
+func wantError(t *testing.T, err error, words string) {
+	t.Helper()
+	if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), words) {
+		t.Errorf("got %v, want it not supported, with %q", err, words)
+	}
+}
