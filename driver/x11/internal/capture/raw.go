@@ -202,8 +202,8 @@ func (r *Raw) Uniform() bool {
 		row := r.Pix[y*r.Stride:][:width]
 		for len(row) >= 32 {
 			four := (*[32]byte)(row)
-			other := binary.LittleEndian.Uint64(four[0:]) ^ first | binary.LittleEndian.Uint64(four[8:]) ^ first |
-				binary.LittleEndian.Uint64(four[16:]) ^ first | binary.LittleEndian.Uint64(four[24:]) ^ first
+			other := (binary.LittleEndian.Uint64(four[0:]) ^ first) | (binary.LittleEndian.Uint64(four[8:]) ^ first) |
+				(binary.LittleEndian.Uint64(four[16:]) ^ first) | (binary.LittleEndian.Uint64(four[24:]) ^ first)
 			if other&mask != 0 {
 				return false
 			}
