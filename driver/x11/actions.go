@@ -1,6 +1,7 @@
 package x11
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"image"
@@ -10,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/deskagent/deskagent/driver"
-	"github.com/deskagent/deskagent/driver/x11/internal/capture"
 	"github.com/deskagent/deskagent/driver/x11/internal/clipboard"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/keyboard"
@@ -18,12 +18,12 @@ import (
 
 // A desk is what the worker has of the display, and what it remembers from one action to the next.
 type desk struct {
-	opts    *Options
-	conn    *display.Conn
-	keys    *keyboard.Map
-	keymap  keymap
-	grabber capture.Grabber
-	hands   hands
+	opts   *Options
+	conn   *display.Conn
+	keys   *keyboard.Map
+	keymap keymap
+	eyes   *eyes
+	hands  hands
 	// clipboard is nil unless Options.Paste is set.
 	clipboard *clipboard.Clipboard
 	lifted    []keyboard.Stroke // modifiers of somebody else's, to be put back at the end of the action
@@ -41,13 +41,14 @@ type desk struct {
 // close ends what was opened beside the connection.
 func (k *desk) close() error {
 	k.hands.sink.Close()
+	err := k.eyes.close()
 	if k.clipboard == nil {
-		return nil
+		return err
 	}
 	if k.clipboard.Serving() {
 		k.opts.Logger.Warn("what was on the clipboard goes with this driver")
 	}
-	return k.clipboard.Close()
+	return cmp.Or(k.clipboard.Close(), err)
 }
 
 // The X numbers of the buttons and of the directions of the wheel.
@@ -69,7 +70,7 @@ const maxScroll = 100_000
 // Click is [driver.Driver]'s.
 func (d *Driver) Click(ctx context.Context, a driver.Click) error {
 	at := image.Pt(a.X, a.Y)
-	return d.do(ctx, fmt.Sprintf("clicking %v at %v", a.Button, at), func(ctx context.Context, k *desk) error {
+	return d.act(ctx, fmt.Sprintf("clicking %v at %v", a.Button, at), func(ctx context.Context, k *desk) error {
 		if !a.Button.Valid() {
 			return fmt.Errorf("%w %v", driver.ErrUnknownButton, a.Button)
 		}
@@ -93,7 +94,7 @@ func (d *Driver) Click(ctx context.Context, a driver.Click) error {
 // DoubleClick is [driver.Driver]'s.
 func (d *Driver) DoubleClick(ctx context.Context, a driver.DoubleClick) error {
 	at := image.Pt(a.X, a.Y)
-	return d.do(ctx, fmt.Sprintf("double-clicking at %v", at), func(ctx context.Context, k *desk) error {
+	return d.act(ctx, fmt.Sprintf("double-clicking at %v", at), func(ctx context.Context, k *desk) error {
 		held, err := k.check(a.Keys, at)
 		if err != nil {
 			return err
@@ -116,7 +117,7 @@ func (d *Driver) DoubleClick(ctx context.Context, a driver.DoubleClick) error {
 
 // Drag is [driver.Driver]'s. A path needs two points at least; they may be equal.
 func (d *Driver) Drag(ctx context.Context, a driver.Drag) error {
-	return d.do(ctx, fmt.Sprintf("dragging along %s", pathWords(a.Path)), func(ctx context.Context, k *desk) error {
+	return d.act(ctx, fmt.Sprintf("dragging along %s", pathWords(a.Path)), func(ctx context.Context, k *desk) error {
 		if len(a.Path) < 2 {
 			return fmt.Errorf("%w: path of %d points, want 2 or more", driver.ErrInvalidAction, len(a.Path))
 		}
@@ -151,7 +152,7 @@ func (d *Driver) Drag(ctx context.Context, a driver.Drag) error {
 
 // Keypress is [driver.Driver]'s.
 func (d *Driver) Keypress(ctx context.Context, a driver.Keypress) error {
-	return d.do(ctx, fmt.Sprintf("pressing %.100q", a.Keys), func(ctx context.Context, k *desk) error {
+	return d.act(ctx, fmt.Sprintf("pressing %.100q", a.Keys), func(ctx context.Context, k *desk) error {
 		if len(a.Keys) == 0 {
 			return fmt.Errorf("%w: no keys", driver.ErrInvalidAction)
 		}
@@ -172,7 +173,7 @@ func (d *Driver) Keypress(ctx context.Context, a driver.Keypress) error {
 // Move is [driver.Driver]'s.
 func (d *Driver) Move(ctx context.Context, a driver.Move) error {
 	at := image.Pt(a.X, a.Y)
-	return d.do(ctx, fmt.Sprintf("moving to %v", at), func(ctx context.Context, k *desk) error {
+	return d.act(ctx, fmt.Sprintf("moving to %v", at), func(ctx context.Context, k *desk) error {
 		held, err := k.check(a.Keys, at)
 		if err != nil {
 			return err
@@ -184,7 +185,7 @@ func (d *Driver) Move(ctx context.Context, a driver.Move) error {
 // Scroll is [driver.Driver]'s; the section on scrolling above says how pixels become notches.
 func (d *Driver) Scroll(ctx context.Context, a driver.Scroll) error {
 	at := image.Pt(a.X, a.Y)
-	return d.do(ctx, fmt.Sprintf("scrolling by (%d,%d) at %v", a.ScrollX, a.ScrollY, at), func(ctx context.Context, k *desk) error {
+	return d.act(ctx, fmt.Sprintf("scrolling by (%d,%d) at %v", a.ScrollX, a.ScrollY, at), func(ctx context.Context, k *desk) error {
 		for _, distance := range []int{a.ScrollX, a.ScrollY} {
 			if distance < -maxScroll || distance > maxScroll {
 				return fmt.Errorf("%w: %d pixels, want at most %d", driver.ErrInvalidAction, distance, maxScroll)
@@ -216,35 +217,13 @@ func (d *Driver) Scroll(ctx context.Context, a driver.Scroll) error {
 // any text but NUL characters and what is not UTF-8.
 func (d *Driver) Type(ctx context.Context, a driver.Type) error {
 	if d.opts.Paste {
-		return d.do(ctx, fmt.Sprintf("pasting %d characters", utf8.RuneCountInString(a.Text)), func(ctx context.Context, k *desk) error {
+		return d.act(ctx, fmt.Sprintf("pasting %d characters", utf8.RuneCountInString(a.Text)), func(ctx context.Context, k *desk) error {
 			return k.paste(ctx, a.Text)
 		})
 	}
-	return d.do(ctx, fmt.Sprintf("typing %d characters", utf8.RuneCountInString(a.Text)), func(ctx context.Context, k *desk) error {
+	return d.act(ctx, fmt.Sprintf("typing %d characters", utf8.RuneCountInString(a.Text)), func(ctx context.Context, k *desk) error {
 		return k.write(ctx, a.Text)
 	})
-}
-
-// Wait is [driver.Driver]'s. It waits for Options.WaitTime.
-func (d *Driver) Wait(ctx context.Context, _ driver.Wait) error {
-	return d.do(ctx, "waiting", func(ctx context.Context, _ *desk) error {
-		return sleep(ctx, d.opts.WaitTime)
-	})
-}
-
-// Screenshot is [driver.Driver]'s. The picture shows the whole root window, without the pointer.
-func (d *Driver) Screenshot(ctx context.Context) (frame *driver.Frame, err error) {
-	err = d.do(ctx, "taking a screenshot", func(ctx context.Context, k *desk) error {
-		raw, err := k.grabber.Grab(ctx, image.Rectangle{})
-		if err != nil {
-			return err
-		}
-		img := image.NewRGBA(raw.Bounds)
-		raw.RGBA(img)
-		frame = &driver.Frame{Image: img, Taken: time.Now()}
-		return nil
-	})
-	return frame, err
 }
 
 // check finds the keys of an action, gives those a keycode that the map lacks, and looks at the action's points. All of

@@ -69,21 +69,17 @@ func TestOpenRefuses(t *testing.T) {
 
 // TestDepth checks that a screen whose pixels cannot be read right is refused by its depth.
 func TestDepth(t *testing.T) {
-	for _, depth := range []int{8, 15} {
-		t.Run(fmt.Sprint(depth), func(t *testing.T) {
-			server, err := xvfb.Start(t.Context(), &xvfb.Options{Width: 640, Height: 480, Depth: depth})
-			if errors.Is(err, xvfb.ErrMissing) {
-				t.Skip("needs Xvfb")
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer server.Close()
-			d, err := x11.Open(t.Context(), &x11.Options{Display: server.Display()})
-			if d != nil || !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), fmt.Sprintf("depth %d:", depth)) {
-				t.Errorf("got %v, %v, want it refused by its depth", d, err)
-			}
-		})
+	server, err := xvfb.Start(t.Context(), &xvfb.Options{Width: 640, Height: 480, Depth: 8})
+	if errors.Is(err, xvfb.ErrMissing) {
+		t.Skip("needs Xvfb")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	d, err := x11.Open(t.Context(), &x11.Options{Display: server.Display()})
+	if d != nil || !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "depth 8:") {
+		t.Errorf("got %v, %v, want it refused by its depth", d, err)
 	}
 }
 

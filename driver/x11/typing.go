@@ -151,7 +151,7 @@ func (k *desk) tap(strokes []keyboard.Stroke) error {
 // sure that all went to the window.
 func (k *desk) readBy(ctx context.Context, window focus.Window) error {
 	if len(k.keymap.bound) > 0 {
-		if err := k.settle(ctx); err != nil {
+		if err := k.untilRead(ctx); err != nil {
 			return err
 		}
 	} else if err := k.hands.sink.Sync(); err != nil {
@@ -177,7 +177,7 @@ func (k *desk) liftLocks(state xkb.State) error {
 // rebind gives keycodes new meanings, when the program has read all that had the old ones.
 func (k *desk) rebind(ctx context.Context, bindings []keyboard.Binding) error {
 	if len(bindings) > 0 && len(k.keymap.bound) > 0 {
-		if err := k.settle(ctx); err != nil {
+		if err := k.untilRead(ctx); err != nil {
 			return err
 		}
 	}
@@ -210,8 +210,8 @@ func (k *desk) bind(bindings []keyboard.Binding) (err error) {
 	return keyboard.Bind(k.keymap.xkb, bindings)
 }
 
-// settle waits until the program has read what it was sent, after which keycodes may change their meaning.
-func (k *desk) settle(ctx context.Context) error {
+// untilRead waits until the program has read what it was sent, after which keycodes may change their meaning.
+func (k *desk) untilRead(ctx context.Context) error {
 	if err := k.hands.sink.Sync(); err != nil {
 		return err
 	}
@@ -230,10 +230,10 @@ func (k *desk) putBack(ctx context.Context) (err error) {
 		return nil
 	}
 	if len(k.keymap.bound) > 0 {
-		if err = k.settle(ctx); ctx.Err() != nil {
+		if err = k.untilRead(ctx); ctx.Err() != nil {
 			short, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace/2) // The caller waits no longer than grace.
 			defer cancel()
-			err = k.settle(short)
+			err = k.untilRead(short)
 		}
 	}
 	if late := keyboard.Restore(k.conn, k.keymap.bound, k.keymap.locked); late != nil {

@@ -81,12 +81,12 @@ func Watch(ctx context.Context, displayName, driverName string) (err error) {
 	}
 	// robotgo has a connection of its own, of whose end nothing tells, and an event may be on its way there. The
 	// server takes it within a moment.
-	time.Sleep(settle)
+	time.Sleep(onTheWay)
 	_, err = ward.Recover(conn, keyboard.Restore)
 	return err
 }
 
-const settle = 30 * time.Millisecond
+const onTheWay = 30 * time.Millisecond
 
 // awaitEnd waits until a window is gone.
 func awaitEnd(conn *display.Conn, window xproto.Window) error {

@@ -20,14 +20,25 @@ const grace = time.Second
 type job struct {
 	ctx  context.Context
 	name string
+	acts bool // and so may change what is on the screen
 	run  func(context.Context, *desk) error
 	done chan error // buffered, as the caller may have gone
 }
 
 // do runs one call on the worker, after those before it. Its error says what was being done.
 func (d *Driver) do(ctx context.Context, name string, run func(context.Context, *desk) error) error {
-	if err := d.wait(ctx, job{ctx, name, run, make(chan error, 1)}); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	return d.call(job{ctx: ctx, name: name, run: run})
+}
+
+// act is do for actions that send input.
+func (d *Driver) act(ctx context.Context, name string, run func(context.Context, *desk) error) error {
+	return d.call(job{ctx: ctx, name: name, acts: true, run: run})
+}
+
+func (d *Driver) call(j job) error {
+	j.done = make(chan error, 1)
+	if err := d.wait(j.ctx, j); err != nil {
+		return fmt.Errorf("%s: %w", j.name, err)
 	}
 	return nil
 }
@@ -80,7 +91,7 @@ func (d *Driver) work(opened chan<- error) {
 		case <-d.closing.Done():
 		}
 	}
-	if d.closeErr = cmp.Or(desk.close(), desk.grabber.Close(), desk.conn.Close()); d.closeErr == nil && d.watchdog != nil {
+	if d.closeErr = cmp.Or(desk.close(), desk.conn.Close()); d.closeErr == nil && d.watchdog != nil {
 		d.watchdog.end()
 	}
 }
@@ -91,6 +102,10 @@ func (d *Driver) perform(j job, k *desk) error {
 	ctx, cancel := context.WithCancelCause(j.ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(d.closing, func() { cancel(ErrClosed) })()
+	if j.acts {
+		k.eyes.begin()
+		defer k.eyes.end()
+	}
 	err := d.guard(j.name, func() error { return j.run(ctx, k) })
 	release := d.guard(j.name, func() error { return k.end(ctx) })
 	switch {

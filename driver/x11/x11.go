@@ -50,6 +50,17 @@
 // Text needs a window that has the focus, and is typed only as long as that does not change; the error says how far
 // it came.
 //
+// # Coming to rest
+//
+// A picture that is taken after an action shows what the action came to. It waits until something has changed on the
+// screen and then nothing for [Options].SettleQuiet; or until nothing has changed for [Options].SettleGrace, the time
+// that a reaction may take to begin; or for [Options].SettleDeadline, when the screen still changes. The frame says
+// which. What changes again and again in a small place, such as a caret or a spinner, is not waited for. A picture that
+// follows another one without an action in between is taken at once, unless the screen had not come to rest.
+//
+// Wait waits in the same way, for what has changed since the last action or picture, but with more patience:
+// [Options].WaitTime for something to change, and half of that for quiet. It ends as soon as the screen has come to rest.
+//
 // # Scrolling
 //
 // Programs scroll by notches of the wheel, of a size of their own. [Options].PixelsPerNotch translates; the
@@ -63,14 +74,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"image"
 	"io"
 	"log/slog"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/deskagent/deskagent/driver"
-	"github.com/deskagent/deskagent/driver/x11/internal/capture"
 	"github.com/deskagent/deskagent/driver/x11/internal/clipboard"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/event"
@@ -172,8 +182,21 @@ type Options struct {
 	// ScrollPace lies between two notches. Chromium 156 loses up to 80 % of the way of 25 notches that come at once,
 	// and nothing of them at 1ms. Default 3ms.
 	ScrollPace time.Duration
-	// WaitTime is how long Wait waits. Default 1s.
+
+	// SettleGrace, SettleQuiet and SettleDeadline are the times of coming to rest: how long a reaction to an action may
+	// take to begin, how long nothing must change then, and how long a picture is held up at most. Default 150ms, 60ms
+	// and 3s.
+	SettleGrace, SettleQuiet, SettleDeadline time.Duration
+	// WaitTime is the grace of a Wait, whose quiet time is half of it. Default 1s.
 	WaitTime time.Duration
+	// Monitor is the name of the monitor that pictures show, as RandR and xrandr have it, such as "DP-1". Empty stands
+	// for the whole root window, with all monitors at their places. Coordinates are those of the root window in
+	// either case.
+	Monitor string
+	// Pointer draws the pointer in pictures.
+	Pointer bool
+	// Masks are black in every picture, before it leaves the driver.
+	Masks []Mask
 }
 
 // withDefaults checks o and returns a copy with nothing left out.
@@ -201,6 +224,12 @@ func (o *Options) withDefaults() (Options, error) {
 	if len(r.PasteKeys) == 0 {
 		r.PasteKeys = []string{"CTRL", "V"}
 	}
+	r.Masks = slices.Clone(r.Masks)
+	for _, m := range r.Masks {
+		if err := m.check(); err != nil {
+			return r, err
+		}
+	}
 	if r.Logger == nil {
 		r.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -212,6 +241,9 @@ func (o *Options) withDefaults() (Options, error) {
 		setDefault("DragPace", &r.DragPace, 3*time.Millisecond),
 		setDefault("PixelsPerNotch", &r.PixelsPerNotch, 120),
 		setDefault("ScrollPace", &r.ScrollPace, 3*time.Millisecond),
+		setDefault("SettleGrace", &r.SettleGrace, 150*time.Millisecond),
+		setDefault("SettleQuiet", &r.SettleQuiet, 60*time.Millisecond),
+		setDefault("SettleDeadline", &r.SettleDeadline, 3*time.Second),
 		setDefault("WaitTime", &r.WaitTime, time.Second),
 	} {
 		if err != nil {
@@ -234,7 +266,7 @@ func setDefault[T int | time.Duration](name string, value *T, standard T) error 
 	return nil
 }
 
-// A Driver drives one X display. It is a [driver.Driver] and a [driver.Sizer]. Its methods may be called from any
+// A Driver drives one X display. It is a [driver.Driver], [driver.Sizer], [driver.Viewer] and [driver.Holder]. Its
 // goroutine; the actions run one after the other on a goroutine of its own.
 type Driver struct {
 	opts Options
@@ -254,6 +286,8 @@ type Driver struct {
 var (
 	_ driver.Driver = (*Driver)(nil)
 	_ driver.Sizer  = (*Driver)(nil)
+	_ driver.Viewer = (*Driver)(nil)
+	_ driver.Holder = (*Driver)(nil)
 )
 
 // ErrClosed is wrapped by the errors of a Driver after Close, and of an action that Close cut short.
@@ -303,21 +337,13 @@ func (d *Driver) open() (_ *desk, err error) {
 			conn.Close()
 		}
 	}()
-	var grabber capture.Grabber
-	switch d.opts.Capture {
-	case CaptureKbinani:
-		grabber, err = capture.NewKbinani(conn)
-	case CaptureDirect:
-		grabber, err = capture.NewDirect(d.closing, d.opts.Display)
-	default:
-		grabber, err = capture.Open(d.closing, d.opts.Display, d.opts.Logger)
-	}
+	eyes, err := openEyes(d.closing, conn, &d.opts)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			grabber.Close()
+			eyes.close()
 		}
 	}()
 	var keys keymap
@@ -344,7 +370,7 @@ func (d *Driver) open() (_ *desk, err error) {
 			return nil, err
 		}
 	}
-	k := &desk{opts: &d.opts, conn: conn, keys: layout, keymap: keys, grabber: grabber, hands: hands{sink: sink, apart: d.sink == SinkRobotgo}}
+	k := &desk{opts: &d.opts, conn: conn, keys: layout, keymap: keys, eyes: eyes, hands: hands{sink: sink, apart: d.sink == SinkRobotgo}}
 	if d.opts.DryRun != nil {
 		return k, nil
 	}
@@ -392,13 +418,4 @@ func (d *Driver) Close() error {
 	case <-time.After(2 * grace):
 		return fmt.Errorf("closing display %q: it has not answered for %v", d.opts.Display, 2*grace)
 	}
-}
-
-// Bounds returns the area of the screen as it is now.
-func (d *Driver) Bounds(ctx context.Context) (bounds image.Rectangle, err error) {
-	err = d.do(ctx, "asking for the size of the screen", func(_ context.Context, k *desk) (err error) {
-		bounds, err = k.conn.Bounds()
-		return err
-	})
-	return bounds, err
 }
