@@ -267,7 +267,7 @@ func setDefault[T int | time.Duration](name string, value *T, standard T) error 
 }
 
 // A Driver drives one X display. It is a [driver.Driver], [driver.Sizer], [driver.Viewer] and [driver.Holder]. Its
-// goroutine; the actions run one after the other on a goroutine of its own.
+// methods may be called from any goroutine; the actions run one after the other on a goroutine of its own.
 type Driver struct {
 	opts Options
 	sink Sink // the one that was chosen
