@@ -1,0 +1,81 @@
+package settle
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// BenchmarkSettle is how late the answer is, with the default timing: after the mark where nothing changes, and after the
+// last change otherwise. Use -benchtime with a number of rounds, such as 50x.
+func BenchmarkSettle(b *testing.B) {
+	for _, kind := range []string{"damage", "frames"} {
+		for _, test := range []struct {
+			name  string
+			paint func(room) (last func() time.Time) // begins to paint
+			state State
+		}{
+			{"static", func(r room) func() time.Time {
+				marked := time.Now()
+				return func() time.Time { return marked }
+			}, Unchanged},
+			{"instant", func(r room) func() time.Time {
+				r.paint(label)
+				painted := time.Now()
+				return func() time.Time { return painted }
+			}, Settled},
+			{"animation", func(r room) func() time.Time {
+				done := make(chan time.Time, 1)
+				go func() {
+					ticker := time.NewTicker(16 * time.Millisecond)
+					defer ticker.Stop()
+					for end := time.Now().Add(700 * time.Millisecond); time.Now().Before(end); <-ticker.C {
+						r.paint(window)
+					}
+					r.paint(window)
+					done <- time.Now()
+				}()
+				return func() time.Time { return <-done }
+			}, Settled},
+		} {
+			b.Run(kind+"/"+test.name, func(b *testing.B) {
+				r := newRoom(b, kind)
+				var late []time.Duration
+				for b.Loop() {
+					r.Mark()
+					r.Touch()
+					last := test.paint(r)
+					got, err := r.Wait(b.Context(), Timing{})
+					answered := time.Now()
+					if err != nil {
+						b.Fatal(err)
+					}
+					if got.State != test.state {
+						b.Errorf("got %+v, want %v", got, test.state)
+					}
+					late = append(late, answered.Sub(last()))
+				}
+				slices.Sort(late)
+				b.ReportMetric(float64(late[len(late)/2].Microseconds())/1000, "p50-ms")
+				b.ReportMetric(float64(late[len(late)*95/100].Microseconds())/1000, "p95-ms")
+			})
+		}
+	}
+}
+
+// BenchmarkLook is what one look costs, on a screen that changes all over before each.
+func BenchmarkLook(b *testing.B) {
+	for _, kind := range []string{"damage", "frames"} {
+		b.Run(kind, func(b *testing.B) {
+			r := newRoom(b, kind)
+			for b.Loop() {
+				b.StopTimer()
+				r.paint(tiles(56)...)
+				b.StartTimer()
+				if err := r.look(); err != nil { // Its goroutine has nothing to do without a mark.
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
