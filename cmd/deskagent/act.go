@@ -22,8 +22,11 @@ const actHelp = `Performs computer actions on the display without a model: each 
 file, is one action in the JSON form of the Responses API, in screen coordinates. All of them
 are read before the first one runs; they run in order, and the first that fails ends it.
 
-A screenshot action writes a PNG to the file that -o names; further ones get -2, -3 and so on
-before the ending. With --json each action done is one JSON object on standard output.
+A screenshot action writes a picture to the file that -o names, a PNG, or a JPEG where the name ends
+in .jpg; further ones get -2, -3 and so on before the ending. With --json each action done is one
+JSON object on standard output.
+
+` + sightHelp + `
 
 --paste has text pasted by way of the clipboard, and puts back what was there for as long as this
 command runs. Terminals want --paste=CTRL+SHIFT+V.
@@ -51,6 +54,7 @@ func newAct(c *command) *cobra.Command {
 	cmd.Flags().BoolVar(&act.dryRun, "dry-run", false, "say what would be sent, touch nothing")
 	cmd.Flags().BoolVar(&act.json, "json", false, "write one JSON object for each action done")
 	handsFlags(cmd, &act.hands)
+	sightFlags(cmd, &act.sight)
 	return cmd
 }
 
@@ -59,6 +63,7 @@ type act struct {
 	file, output string
 	dryRun, json bool
 	hands        hands
+	sight        sight
 }
 
 func (c *act) run(ctx context.Context, args []string) error {
@@ -74,7 +79,7 @@ func (c *act) run(ctx context.Context, args []string) error {
 	if c.dryRun {
 		return c.show(ctx, actions)
 	}
-	d, err := c.open(ctx, c.hands)
+	d, err := c.open(ctx, c.hands, c.sight)
 	if err != nil {
 		return err
 	}
@@ -93,11 +98,7 @@ func (c *act) run(ctx context.Context, args []string) error {
 		if frame != nil {
 			pictures++
 			done.File = numbered(c.output, pictures)
-			data, err := encodePNG(frame.Image)
-			if err != nil {
-				return err
-			}
-			if err := c.write(done.File, data); err != nil {
+			if err := c.writePicture(done.File, frame.Image); err != nil {
 				return err
 			}
 		}
@@ -202,7 +203,7 @@ func (f *chordFlag) String() string { return strings.Join(*f, "+") }
 func (f *chordFlag) Type() string   { return "CHORD" }
 
 // open connects to the display. What the driver has to warn of is said, whatever the flags.
-func (c *command) open(ctx context.Context, h hands) (*x11.Driver, error) {
+func (c *command) open(ctx context.Context, h hands, s sight) (*x11.Driver, error) {
 	name, err := c.displayName()
 	if err != nil {
 		return nil, err
@@ -211,10 +212,12 @@ func (c *command) open(ctx context.Context, h hands) (*x11.Driver, error) {
 	if c.verbose {
 		logger = c.logger()
 	}
-	return x11.Open(ctx, &x11.Options{
+	options := &x11.Options{
 		Display: name, Logger: logger, Watchdog: watchdog(), Release: h.release, ClearModifiers: h.clearModifiers,
 		Paste: len(h.paste) > 0, PasteKeys: h.paste,
-	})
+	}
+	s.set(options)
+	return x11.Open(ctx, options)
 }
 
 // show says what the actions are, and what the display would be sent. Without a display there is nothing to check

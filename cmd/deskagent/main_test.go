@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image/png"
+	"image"
+	_ "image/jpeg"
+	_ "image/png"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -49,7 +51,7 @@ func TestScripts(t *testing.T) {
 			"events":  checkEvents,
 			"exits":   checkExit,
 			"api":     startAPI,
-			"pngsize": checkSize,
+			"picture": checkPicture,
 		},
 	})
 }
@@ -146,12 +148,21 @@ func serveAPI(cleanup func(func()), lines []string) *httptest.Server {
 	return server
 }
 
-// checkSize is "pngsize FILE WxH".
-func checkSize(ts *testscript.TestScript, _ bool, args []string) {
-	config, err := png.DecodeConfig(strings.NewReader(ts.ReadFile(args[0])))
+// checkPicture is "picture FILE FORMAT WxH [X,Y RRGGBB]...": its size, and the colours of some of its pixels.
+func checkPicture(ts *testscript.TestScript, _ bool, args []string) {
+	picture, format, err := image.Decode(strings.NewReader(ts.ReadFile(args[0])))
 	ts.Check(err)
-	if got := fmt.Sprintf("%dx%d", config.Width, config.Height); got != args[1] {
-		ts.Fatalf("%s: got %s, want %s", args[0], got, args[1])
+	size := picture.Bounds().Size()
+	if got, want := fmt.Sprintf("%s %dx%d", format, size.X, size.Y), args[1]+" "+args[2]; got != want {
+		ts.Fatalf("%s: got %s, want %s", args[0], got, want)
+	}
+	for i := 3; i < len(args); i += 2 {
+		at, err := numbers(args[i], ",", 2)
+		ts.Check(err)
+		r, g, b, _ := picture.At(at[0], at[1]).RGBA()
+		if got := fmt.Sprintf("%02x%02x%02x", r>>8, g>>8, b>>8); got != args[i+1] {
+			ts.Fatalf("%s: got %s at %s, want %s", args[0], got, args[i], args[i+1])
+		}
 	}
 }
 

@@ -23,8 +23,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deskagent/deskagent/approve"
+	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11"
-	"github.com/deskagent/deskagent/scaling"
 	"github.com/deskagent/deskagent/toolset"
 )
 
@@ -57,8 +57,12 @@ A display that is not marked as a guest's is refused. This marks one:
 --allow-host goes on without.
 
 Pictures show the whole screen, made to fit 1440x900 when it is larger; --size and --crop change
-that. Text is typed; --paste has it pasted by way of the clipboard, and puts back what was there
-for as long as the run lasts. Ctrl-C stops at once and releases every key and button.`
+that.
+
+` + eyesHelp + `
+
+Text is typed; --paste has it pasted by way of the clipboard, and puts back what was there for as
+long as the run lasts. Ctrl-C stops at once and releases every key and button.`
 
 const runExample = `  deskagent run "Open the editor and write a haiku"
   deskagent run --approve allow --max-steps 50 "Tidy the files on the desktop into folders"
@@ -81,7 +85,7 @@ func newRun(c *command) *cobra.Command {
 	flags.Var(&r.approve, "approve", "who decides about actions: prompt, allow or deny")
 	flags.StringSliceVar(&r.codes, "acknowledge-checks", nil, "codes of safety checks to acknowledge unasked")
 	flags.BoolVar(&r.allowHost, "allow-host", false, "go on even if the display is not marked as a guest's")
-	viewFlags(cmd, &r.view)
+	eyesFlags(cmd, &r.eyes)
 	handsFlags(cmd, &r.hands)
 	return cmd
 }
@@ -94,7 +98,7 @@ type runTask struct {
 	approve        approveFlag
 	codes          []string
 	allowHost      bool
-	view           scaling.View
+	eyes           eyes
 	hands          hands
 }
 
@@ -104,6 +108,9 @@ func (r *runTask) run(ctx context.Context, task string) error {
 	}
 	if r.maxSteps < 1 {
 		return usagef("--max-steps %d: want 1 or more", r.maxSteps)
+	}
+	if err := r.eyes.resolve(); err != nil {
+		return err
 	}
 	client, err := r.client()
 	if err != nil {
@@ -117,16 +124,18 @@ func (r *runTask) run(ctx context.Context, task string) error {
 	if err := r.checkGuest(); err != nil {
 		return err
 	}
-	d, err := r.open(ctx, r.hands)
+	d, err := r.open(ctx, r.hands, r.eyes.sight)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if r.view, err = fitView(ctx, d, r.view); err != nil {
+	if err := r.checkView(ctx, d); err != nil {
 		return err
 	}
 	progress := &progress{out: r.err, started: time.Now()}
-	tools, err := toolset.New(d, &toolset.Options{View: r.view, OnCall: progress.call, Logger: r.logger()})
+	tools, err := toolset.New(d, &toolset.Options{
+		View: r.eyes.view, Window: r.eyes.focus == focusWindow, OnCall: progress.call, OnPicture: progress.picture, Logger: r.logger(),
+	})
 	if err != nil {
 		return err
 	}
@@ -210,20 +219,17 @@ func (r *runTask) checkGuest() error {
 	return nil
 }
 
-// fitView gives a view without a size one that fits defaultPicture.
-func fitView(ctx context.Context, d *x11.Driver, v scaling.View) (scaling.View, error) {
+// checkView has pictures without a size fit, and refuses a view that the screen does not have.
+func (r *runTask) checkView(ctx context.Context, d *x11.Driver) error {
+	r.eyes.view.Most = defaultPicture
 	bounds, err := d.Bounds(ctx)
 	if err != nil {
-		return v, err
+		return err
 	}
-	m, err := v.Mapping(bounds)
-	if err != nil {
-		return v, usageError{err}
+	if _, err := r.eyes.view.Mapping(bounds); err != nil {
+		return usageError{err}
 	}
-	if v.Size == (image.Point{}) {
-		v.Size = scaling.Fit(m.Crop().Size(), defaultPicture)
-	}
-	return v, nil
+	return nil
 }
 
 // approveFlag is prompt, allow or deny.
@@ -334,6 +340,12 @@ func (p *progress) call(call toolset.Call) {
 		for _, line := range approve.Describe(approve.Request{Action: a, Shown: call.Shown[i]}) {
 			fmt.Fprintln(p.out, "  "+line)
 		}
+	}
+}
+
+func (p *progress) picture(shot toolset.Shot) {
+	if s := shot.Frame.Settling; s.State == driver.Changing {
+		fmt.Fprintf(p.out, "  the screen still changes after %.1f s, in %v\n", s.Elapsed.Seconds(), s.Changed)
 	}
 }
 

@@ -1,27 +1,27 @@
 package main
 
 import (
-	"bytes"
-	"fmt"
 	"image"
-	"image/png"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/deskagent/deskagent/driver/x11"
-	"github.com/deskagent/deskagent/scaling"
+	"github.com/deskagent/deskagent/internal/encode"
 )
 
-const screenshotHelp = `Takes a picture of the screen and writes it as PNG. --crop takes a part of the screen,
---size scales the result; both work just as they do for the pictures that a model sees.`
+const screenshotHelp = `Takes a picture of the screen and writes it as PNG, or as JPEG to a file whose name ends in .jpg.
+--crop takes a part of the screen, --size scales the result; all works just as it does for the
+pictures that a model sees, but that nothing is made smaller unasked.
+
+` + eyesHelp
 
 const screenshotExample = `  deskagent screenshot -o screen.png
   deskagent screenshot -o - --size 1280x720 | feh -
-  deskagent screenshot -o part.png --crop 300,200,800,600`
+  deskagent screenshot -o part.png --crop 300,200,800,600
+  deskagent screenshot -o window.jpg --focus window --mask KeePass`
 
 func newScreenshot(c *command) *cobra.Command {
-	var view scaling.View
+	var e eyes
 	var file string
 	cmd := &cobra.Command{
 		Use:     "screenshot -o FILE",
@@ -33,45 +33,36 @@ func newScreenshot(c *command) *cobra.Command {
 			if file == "" {
 				return usagef("-o FILE is missing (- is standard output)")
 			}
-			d, err := c.open(cmd.Context(), hands{})
+			if err := e.resolve(); err != nil {
+				return err
+			}
+			d, err := c.open(cmd.Context(), hands{}, e.sight)
 			if err != nil {
 				return err
 			}
 			defer d.Close()
-			data, err := takePicture(cmd, d, view)
+			frame, err := d.View(cmd.Context(), e.choose)
 			if err != nil {
 				return err
 			}
-			return c.write(file, data)
+			return c.writePicture(file, frame.Image)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write, - for standard output")
-	viewFlags(cmd, &view)
+	eyesFlags(cmd, &e)
 	return cmd
 }
 
-func takePicture(cmd *cobra.Command, d *x11.Driver, view scaling.View) ([]byte, error) {
-	frame, err := d.Screenshot(cmd.Context())
+// writePicture writes a picture in the format that the name of the file says.
+func (c *command) writePicture(file string, picture *image.RGBA) error {
+	data, err := encode.AppendPNG(nil, picture)
+	if isJPEG(file) {
+		data, err = encode.AppendJPEG(nil, picture, encode.DefaultQuality)
+	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	mapping, err := view.Mapping(frame.Image.Bounds())
-	if err != nil {
-		return nil, usageError{err}
-	}
-	picture, err := mapping.Picture(frame.Image)
-	if err != nil {
-		return nil, err
-	}
-	return encodePNG(picture)
-}
-
-func encodePNG(picture image.Image) ([]byte, error) {
-	var b bytes.Buffer
-	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&b, picture); err != nil {
-		return nil, fmt.Errorf("encoding a picture of %v as PNG: %w", picture.Bounds().Size(), err)
-	}
-	return b.Bytes(), nil
+	return c.write(file, data)
 }
 
 // write writes a whole file, or standard output for "-". A picture of a screen is nobody else's business, so the
