@@ -71,6 +71,7 @@ type Window struct {
 	x    *xgb.Conn
 	root xproto.Window
 	id   xproto.Window
+	gc   xproto.Gcontext // that Show paints with
 	// mark is the property that sync changes, rules the one that says that setxkbmap has changed the layout.
 	mark, rules, protocols, ping xproto.Atom
 	closing                      chan struct{}
@@ -139,6 +140,12 @@ func (w *Window) open() error {
 	if err != nil {
 		return err
 	}
+	if w.gc, err = xproto.NewGcontextId(w.x); err != nil {
+		return err
+	}
+	if err := xproto.CreateGCChecked(w.x, w.gc, xproto.Drawable(w.id), 0, nil).Check(); err != nil {
+		return err
+	}
 	if err := xproto.MapWindowChecked(w.x, w.id).Check(); err != nil {
 		return err
 	}
@@ -166,6 +173,37 @@ func (w *Window) useXKB() error {
 		return err
 	}
 	return xproto.ChangeWindowAttributesChecked(w.x, w.root, xproto.CwEventMask, []uint32{xproto.EventMaskPropertyChange}).Check()
+}
+
+// Show paints a picture on the window, at the place of its bounds in screen space, and returns when it is there. Alpha is
+// not looked at. What another window covers in the meantime is lost. The screen has to have depth 24, as usual.
+func (w *Window) Show(picture *image.RGBA) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("painting %v on a window: %w", picture.Rect, err)
+		}
+	}()
+	setup := xproto.Setup(w.x)
+	depth := setup.DefaultScreen(w.x).RootDepth
+	if depth != 24 || setup.ImageByteOrder != xproto.ImageOrderLSBFirst {
+		return fmt.Errorf("pixels of depth %d, byte order %d: %w", depth, setup.ImageByteOrder, driver.ErrUnsupported)
+	}
+	const maxRequest = 1 << 17 // half of what every server takes
+	r := picture.Rect
+	rows := max(1, maxRequest/max(1, 4*r.Dx()))
+	for y := r.Min.Y; y < r.Max.Y; y += rows {
+		n := min(rows, r.Max.Y-y)
+		data := make([]byte, 0, 4*r.Dx()*n)
+		for row := y; row < y+n; row++ {
+			data = append(data, picture.Pix[picture.PixOffset(r.Min.X, row):][:4*r.Dx()]...)
+		}
+		for i := 0; i < len(data); i += 4 { // the server wants blue first
+			data[i], data[i+2] = data[i+2], data[i]
+		}
+		xproto.PutImage(w.x, xproto.ImageFormatZPixmap, xproto.Drawable(w.id), w.gc, uint16(r.Dx()), uint16(n), int16(r.Min.X), int16(y), 0, depth, data)
+	}
+	_, err = xproto.GetInputFocus(w.x).Reply() // comes after all that was sent before
+	return err
 }
 
 // AnswerPings makes the window answer _NET_WM_PING, each in its turn among the events, as toolkits do for their

@@ -1,13 +1,20 @@
 package witness_test
 
 import (
+	"errors"
 	"fmt"
 	"image"
+	"image/draw"
+	"math/rand/v2"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jezek/xgb"
+	"github.com/jezek/xgb/xproto"
+
+	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/internal/witness"
 	"github.com/deskagent/deskagent/internal/xvfb"
 )
@@ -72,5 +79,52 @@ func TestWindow(t *testing.T) {
 	w.Close()
 	if _, err := w.Events(); err == nil {
 		t.Error("got events from a closed window")
+	}
+}
+
+// TestShow lets another client look.
+func TestShow(t *testing.T) {
+	server := xvfb.ForTest(t, 640, 480)
+	w := witness.ForTest(t, server.Display())
+	whole := image.NewRGBA(image.Rect(0, 0, 640, 480)) // takes several requests
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range whole.Pix {
+		whole.Pix[i] = byte(random.Uint32())
+	}
+	other := image.NewRGBA(image.Rect(600, 470, 640, 480))
+	for i := range other.Pix {
+		other.Pix[i] = byte(random.Uint32())
+	}
+	want := image.NewRGBA(whole.Rect)
+	draw.Draw(want, whole.Rect, whole, image.Point{}, draw.Src)
+	part := image.Rect(620, 475, 637, 478)
+	draw.Draw(want, part, other, part.Min, draw.Src)
+	for _, picture := range []*image.RGBA{whole, other.SubImage(part).(*image.RGBA)} {
+		if err := w.Show(picture); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	x, err := xgb.NewConnDisplay(server.Display())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	root := xproto.Setup(x).DefaultScreen(x).Root
+	got, err := xproto.GetImage(x, xproto.ImageFormatZPixmap, xproto.Drawable(root), 0, 0, 640, 480, ^uint32(0)).Reply()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(want.Pix); i += 4 {
+		if g, w := got.Data[i:i+3], want.Pix[i:i+3]; g[0] != w[2] || g[1] != w[1] || g[2] != w[0] {
+			t.Fatalf("at (%d,%d): got %v, blue first, want %v, red first", i/4%640, i/4/640, g, w)
+		}
+	}
+}
+
+func TestShowRefuses(t *testing.T) {
+	w := witness.ForTest(t, xvfb.ForTest(t, 64, 64, "-screen", "0", "64x64x16").Display())
+	if err := w.Show(image.NewRGBA(image.Rect(0, 0, 1, 1))); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("got %v at depth 16, want ErrUnsupported", err)
 	}
 }

@@ -20,13 +20,6 @@ import (
 	"github.com/deskagent/deskagent/internal/xvfb"
 )
 
-func long(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("takes long")
-	}
-}
-
 // start starts a display of a depth.
 func start(t testing.TB, width, height, depth int, args ...string) *xvfb.Server {
 	t.Helper()
