@@ -94,7 +94,7 @@ func (c *computerCall) decode() error {
 				return fmt.Errorf("actions[%d]: %w", i, err)
 			}
 		}
-		c.fields["actions"] = encode(items)
+		c.fields["actions"] = marshal(items)
 	}
 	if c.steps[len(c.steps)-1].action.Kind() != driver.KindScreenshot {
 		c.steps = append(c.steps, step{action: driver.Screenshot{}})
@@ -118,11 +118,11 @@ func (c *computerCall) add(raw json.RawMessage) (json.RawMessage, error) {
 // view is the call as approvers and observers are shown it: with a list of safety checks in any case.
 func (c *computerCall) view() json.RawMessage {
 	if _, ok := c.fields["pending_safety_checks"]; ok {
-		return encode(c.fields)
+		return marshal(c.fields)
 	}
 	o := maps.Clone(c.fields)
 	o["pending_safety_checks"] = json.RawMessage("[]")
-	return encode(o)
+	return marshal(o)
 }
 
 func (c *computerCall) safetyChecks() []approve.SafetyCheck {
@@ -140,7 +140,7 @@ func (c *computerCall) output(p Picture) json.RawMessage {
 	if len(c.checks) > 0 {
 		o["acknowledged_safety_checks"] = c.checks
 	}
-	return encode(o)
+	return marshal(o)
 }
 
 func (c *computerCall) hasPoints() bool {

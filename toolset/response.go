@@ -124,7 +124,7 @@ func replay(o object) json.RawMessage {
 			kept[name] = value
 		}
 	}
-	return encode(kept)
+	return marshal(kept)
 }
 
 // identities are the ids that a run has met.

@@ -189,9 +189,9 @@ func (c *conversation) addInclude() error {
 		}
 	}
 	if !slices.ContainsFunc(wishes, func(raw json.RawMessage) bool { return parseText(raw) == encryptedReasoning }) {
-		wishes = append(wishes, encode(encryptedReasoning))
+		wishes = append(wishes, marshal(encryptedReasoning))
 	}
-	c.body["include"] = encode(wishes)
+	c.body["include"] = marshal(wishes)
 	return nil
 }
 
@@ -200,7 +200,7 @@ func (c *conversation) takeInput() (err error) {
 	switch {
 	case !ok:
 	case text(raw) == nil:
-		c.input = []json.RawMessage{encode(object{"role": encode("user"), "content": raw})}
+		c.input = []json.RawMessage{marshal(object{"role": marshal("user"), "content": raw})}
 	default:
 		if c.input, err = parseList(raw); err != nil {
 			return fmt.Errorf("input: %w", err)
@@ -213,14 +213,14 @@ func (c *conversation) takeInput() (err error) {
 // send makes one request. Nothing in it depends on what the caller may have changed since the start.
 func (c *conversation) send(ctx context.Context, step int64, options []option.RequestOption) (*responses.Response, error) {
 	body := maps.Clone(c.body)
-	body["input"] = encode(append([]json.RawMessage{}, c.input...)) // an empty history is [], not null
+	body["input"] = marshal(append([]json.RawMessage{}, c.input...)) // an empty history is [], not null
 	if step > 1 {
 		if choice := body["tool_choice"]; choice != nil {
 			body["tool_choice"] = released(choice)
 		}
 		options = append(slices.Clip(options), option.WithMiddleware(freshKey()))
 	}
-	return c.client.Responses.New(ctx, param.Override[responses.ResponseNewParams](encode(body)), options...)
+	return c.client.Responses.New(ctx, param.Override[responses.ResponseNewParams](marshal(body)), options...)
 }
 
 // released is a tool_choice that no longer forces a call: once is what was asked for, and for ever would mean
@@ -240,7 +240,7 @@ func released(choice json.RawMessage) json.RawMessage {
 	case "allowed_tools":
 		if parseText(o["mode"]) == "required" {
 			o["mode"] = auto
-			return encode(o)
+			return marshal(o)
 		}
 	}
 	return choice

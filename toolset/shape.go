@@ -166,9 +166,9 @@ func quote(raw json.RawMessage) string {
 	return fmt.Sprintf("%q", raw)
 }
 
-// encode is json.Marshal for values that were decoded from JSON before, so that encoding them cannot fail. It
+// marshal is json.Marshal for values that were decoded from JSON before, so that encoding them cannot fail. It
 // leaves <, > and & alone, which people are shown.
-func encode(v any) json.RawMessage {
+func marshal(v any) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

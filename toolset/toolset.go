@@ -46,8 +46,10 @@ type Options struct {
 	// Window has pictures show the active window alone, with its menus and dialogues, or all that View shows when no
 	// window is active. The driver has to be a [driver.Viewer]. View must have no Crop.
 	Window bool
+	// Limits are what pictures must be within; larger ones are refused. Zero: [DefaultLimits].
+	Limits Limits
 	// Present turns a finished picture, its origin at (0,0), into what the API can be sent: a data URL or the
-	// id of an uploaded file. It must not keep the picture. Nil: [PNG].
+	// id of an uploaded file. It must not keep the picture. Nil: that of the zero [Encoding].
 	Present func(ctx context.Context, picture *image.RGBA) (Picture, error)
 
 	// OnCall gets each call after it was checked and scaled, before anything is asked.
@@ -149,8 +151,15 @@ func New(d driver.Driver, opts *Options) (*Toolset, error) {
 	if _, err := t.opts.View.Mapping(probe); err != nil {
 		return nil, fmt.Errorf("making a computer toolset: view: %w", err)
 	}
+	if t.opts.Limits == (Limits{}) {
+		t.opts.Limits = DefaultLimits
+	}
 	if t.opts.Present == nil {
-		t.opts.Present = PNG
+		present, err := Encoding{}.Presenter()
+		if err != nil {
+			return nil, fmt.Errorf("making a computer toolset: %w", err)
+		}
+		t.opts.Present = present
 	}
 	if t.opts.Logger == nil {
 		t.opts.Logger = slog.New(slog.DiscardHandler)
@@ -335,7 +344,7 @@ func (t *Toolset) expected(ctx context.Context) (m scaling.Mapping, err error) {
 		if err != nil {
 			return err
 		}
-		m, err = t.opts.View.Mapping(bounds)
+		m, err = t.mapping(t.opts.View, bounds)
 		return err
 	})
 	return m, err
@@ -389,7 +398,7 @@ func (t *Toolset) grab(ctx context.Context, s *Shot) (Reason, error) {
 	var noView error
 	err := guard(func() (err error) {
 		s.Frame, err = viewer.View(ctx, func(scene driver.Scene) (image.Rectangle, image.Point, error) {
-			s.Mapping, noView = t.view(scene).Mapping(scene.Screen)
+			s.Mapping, noView = t.mapping(t.view(scene), scene.Screen)
 			return s.Mapping.Crop(), s.Mapping.Size(), noView
 		})
 		return err
@@ -412,13 +421,22 @@ func (t *Toolset) view(scene driver.Scene) scaling.View {
 	return v
 }
 
+// mapping is that of a picture of the given screen, which must be within the limits.
+func (t *Toolset) mapping(v scaling.View, screen image.Rectangle) (scaling.Mapping, error) {
+	m, err := v.Mapping(screen)
+	if err != nil {
+		return scaling.Mapping{}, err
+	}
+	return m, t.opts.Limits.check(m.Size())
+}
+
 // present makes the picture of the frame in s, unless the driver has, and what is sent of it.
 func (t *Toolset) present(ctx context.Context, s *Shot) (err error) {
 	if s.Frame == nil || s.Frame.Image == nil {
 		return errors.New("the driver returned no picture")
 	}
 	if s.Image == nil {
-		if s.Mapping, err = t.opts.View.Mapping(s.Frame.Image.Bounds()); err != nil {
+		if s.Mapping, err = t.mapping(t.opts.View, s.Frame.Image.Bounds()); err != nil {
 			return err
 		}
 		if s.Image, err = s.Mapping.Picture(s.Frame.Image); err != nil {

@@ -29,6 +29,16 @@ func (f Format) String() string {
 	return fmt.Sprintf("Format(%d)", int(f))
 }
 
+// ParseFormat returns the format of a name that String gives.
+func ParseFormat(name string) (Format, error) {
+	for f := PNG; f <= JPEG; f++ {
+		if f.String() == name {
+			return f, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown picture format %q: want png or jpeg", name)
+}
+
 // DefaultQuality is that of a JPEG for which nobody asked for another.
 const DefaultQuality = 85
 
@@ -68,6 +78,12 @@ func AppendJPEG(dst []byte, picture *image.RGBA, quality int) ([]byte, error) {
 		return dst, fmt.Errorf("encoding a picture of %v as JPEG: %w", picture.Rect.Size(), err)
 	}
 	return b.Bytes(), nil
+}
+
+// AppendDataURL appends a file to dst as a data URL.
+func AppendDataURL(dst []byte, format Format, file []byte) []byte {
+	dst = append(append(append(dst, "data:image/"...), format.String()...), ";base64,"...)
+	return base64.StdEncoding.AppendEncode(dst, file)
 }
 
 // An Encoder makes data URLs of pictures, and gives the last one again while the picture has not changed. To tell, it
@@ -112,8 +128,7 @@ func (e *Encoder) DataURL(picture *image.RGBA) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	e.text = append(append(append(e.text[:0], "data:image/"...), e.opts.Format.String()...), ";base64,"...)
-	e.text = base64.StdEncoding.AppendEncode(e.text, e.file)
+	e.text = AppendDataURL(e.text[:0], e.opts.Format, e.file)
 	e.remember(picture)
 	e.url = string(e.text)
 	return e.url, nil
