@@ -41,27 +41,14 @@ type keymap struct {
 	locked byte             // modifiers that were locked and are not now
 }
 
-// keyboard returns the state of the keyboard, and reads its map again when it has changed.
-func (k *desk) keyboard() (xkb.State, error) {
-	state, err := k.keymap.xkb.State()
-	if err != nil {
-		return state, err
-	}
-	keys, err := keyboard.Read(k.keymap.xkb, k.keys)
-	if err == nil {
-		k.keys = keys
-	}
-	return state, err
-}
-
 // write types a text into the window that has the focus. Shift and AltGr stay down as long as one character after the
 // other needs them.
 func (k *desk) write(ctx context.Context, text string) (err error) {
-	state, err := k.keyboard()
+	seen, err := k.look(true)
 	if err != nil {
 		return err
 	}
-	parts, err := k.keys.Text(text, state)
+	parts, err := k.keys.Text(text, seen.keyboard)
 	if err != nil || len(parts) == 0 {
 		return err
 	}
@@ -69,7 +56,7 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := k.begin(); err != nil {
+	if err := k.begin(&seen); err != nil {
 		return err
 	}
 	sink := k.hands.sink
@@ -78,7 +65,7 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 		err = cmp.Or(err, k.hands.releaseAll()) // by the sink that pressed, lest robotgo's overtake it
 		k.hands.sink = sink
 	}()
-	if err := k.liftLocks(state); err != nil {
+	if err := k.liftLocks(seen.keyboard); err != nil {
 		return err
 	}
 	total, typed := 0, 0
@@ -93,7 +80,7 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 			if err := context.Cause(ctx); err != nil {
 				return fmt.Errorf("after %d of %d characters: %w", typed, total, err)
 			}
-			if err := offThread(func() error { return k.tap(strokes) }); err != nil {
+			if err := k.tap(strokes); err != nil {
 				return err
 			}
 			if err := k.readBy(ctx, window); err != nil {
@@ -103,24 +90,6 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 		}
 	}
 	return nil
-}
-
-// offThread runs f, which only uses xgb, on a goroutine of its own and waits for it. xgb hands every request to another
-// goroutine; from the worker, which is bound to its thread, that is a switch of threads each time, and takes four times
-// as long as all the rest.
-func offThread(f func() error) error {
-	done := make(chan error)
-	go func() {
-		var err error
-		defer func() {
-			if fault := recover(); fault != nil {
-				err = fmt.Errorf("panic: %v", fault)
-			}
-			done <- err
-		}()
-		err = f()
-	}()
-	return <-done
 }
 
 // tap types characters, and leaves down what the last one was held with.

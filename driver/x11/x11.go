@@ -323,15 +323,9 @@ func (d *Driver) open() (_ *desk, err error) {
 	if err := d.closing.Err(); err != nil {
 		return nil, err // Nobody waits any more, and robotgo is for one driver at a time.
 	}
-	sink, err := d.openSink(conn)
-	if err != nil {
+	var sink event.Sink
+	if sink, keys.pen, err = d.openSinks(conn); err != nil {
 		return nil, err
-	}
-	if keys.pen = sink; d.sink == SinkRobotgo {
-		if keys.pen, err = xtest.New(conn); err != nil {
-			sink.Close()
-			return nil, err
-		}
 	}
 	k := &desk{opts: &d.opts, conn: conn, keys: layout, keymap: keys, grabber: grabber, hands: hands{sink: sink, apart: d.sink == SinkRobotgo}}
 	if d.opts.DryRun != nil {
@@ -350,21 +344,25 @@ func (d *Driver) open() (_ *desk, err error) {
 	return k, nil
 }
 
-// openSink opens the sink that the options ask for, and notes which one it is.
-func (d *Driver) openSink(conn *display.Conn) (sink event.Sink, err error) {
+// openSinks opens the sink that the options ask for, and notes which one it is, and the one for text.
+func (d *Driver) openSinks(conn *display.Conn) (sink, pen event.Sink, err error) {
 	if d.opts.DryRun != nil {
-		return event.Printer{W: d.opts.DryRun}, nil
+		printer := event.Printer{W: d.opts.DryRun}
+		return printer, printer, nil
 	}
-	d.sink = d.opts.Sink
-	if d.sink != SinkXTEST {
-		sink, err = robot.New(conn)
-		d.sink = SinkRobotgo
+	direct, err := xtest.New(conn)
+	if err != nil {
+		return nil, nil, err
 	}
-	if d.sink == SinkXTEST || d.opts.Sink == SinkAuto && errors.Is(err, driver.ErrUnsupported) {
-		sink, err = xtest.New(conn)
-		d.sink = SinkXTEST
+	if d.opts.Sink != SinkXTEST {
+		sink, err = robot.New(conn.Name)
+		if err == nil || d.opts.Sink == SinkRobotgo || !errors.Is(err, driver.ErrUnsupported) {
+			d.sink = SinkRobotgo
+			return sink, direct, err
+		}
 	}
-	return sink, err
+	d.sink = SinkXTEST
+	return direct, direct, nil
 }
 
 // Sink tells which sink the driver uses, SinkRobotgo or SinkXTEST; neither in a dry run.

@@ -61,19 +61,25 @@ type modifier struct {
 }
 
 // Read reads the map that is in force, and returns old, which may be nil, when it is that one still.
-func Read(x *xkb.Extension, old *Map) (*Map, error) {
+func Read(x *xkb.Extension, old *Map) (*Map, error) { return Ask(x, old)() }
+
+// Ask is Read in two steps: it sends the request, and what it returns waits for the reply.
+func Ask(x *xkb.Extension, old *Map) func() (*Map, error) {
 	var before *xkb.Map
 	if old != nil {
 		before = old.keys
 	}
-	keys, err := x.Map(before)
-	switch {
-	case err != nil:
-		return nil, err
-	case keys == before:
-		return old, nil
+	answer := x.AskMap(before)
+	return func() (*Map, error) {
+		keys, err := answer()
+		switch {
+		case err != nil:
+			return nil, err
+		case keys == before:
+			return old, nil
+		}
+		return newMap(keys), nil
 	}
-	return newMap(keys), nil
 }
 
 func newMap(keys *xkb.Map) *Map {

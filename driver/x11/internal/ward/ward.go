@@ -163,7 +163,7 @@ func (w *Ward) State() State {
 
 // Set makes s the record. It keeps s, which the caller does not change afterwards.
 func (w *Ward) Set(s State) error {
-	if w == nil {
+	if w == nil || s.Empty() && w.state.Empty() {
 		return nil
 	}
 	w.state = s
@@ -190,6 +190,14 @@ func (w *Ward) Add(s State) (added bool, err error) {
 // contains reports whether all of the few are among the many.
 func contains[T comparable](many, few []T) bool {
 	return !slices.ContainsFunc(few, func(one T) bool { return !slices.Contains(many, one) })
+}
+
+// Sync waits until the record is on the display, which is needed before what is sent over another connection.
+func (w *Ward) Sync() error {
+	if w == nil {
+		return nil
+	}
+	return w.conn.Sync()
 }
 
 // Clear empties the record.
