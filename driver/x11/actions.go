@@ -73,7 +73,7 @@ func (d *Driver) Click(ctx context.Context, a driver.Click) error {
 		if !a.Button.Valid() {
 			return fmt.Errorf("%w %v", driver.ErrUnknownButton, a.Button)
 		}
-		p, err := k.check(a.Keys, at)
+		p, err := k.check(ctx, a.Keys, at)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (d *Driver) Click(ctx context.Context, a driver.Click) error {
 func (d *Driver) DoubleClick(ctx context.Context, a driver.DoubleClick) error {
 	at := image.Pt(a.X, a.Y)
 	return d.do(ctx, fmt.Sprintf("double-clicking at %v", at), func(ctx context.Context, k *desk) error {
-		p, err := k.check(a.Keys, at)
+		p, err := k.check(ctx, a.Keys, at)
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (d *Driver) Drag(ctx context.Context, a driver.Drag) error {
 		if len(a.Path) < 2 {
 			return fmt.Errorf("%w: path of %d points, want 2 or more", driver.ErrInvalidAction, len(a.Path))
 		}
-		p, err := k.check(a.Keys, a.Path...)
+		p, err := k.check(ctx, a.Keys, a.Path...)
 		if err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (d *Driver) Keypress(ctx context.Context, a driver.Keypress) error {
 		if len(a.Keys) == 0 {
 			return fmt.Errorf("%w: no keys", driver.ErrInvalidAction)
 		}
-		p, err := k.check(a.Keys)
+		p, err := k.check(ctx, a.Keys)
 		if err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (d *Driver) Keypress(ctx context.Context, a driver.Keypress) error {
 func (d *Driver) Move(ctx context.Context, a driver.Move) error {
 	at := image.Pt(a.X, a.Y)
 	return d.do(ctx, fmt.Sprintf("moving to %v", at), func(ctx context.Context, k *desk) error {
-		p, err := k.check(a.Keys, at)
+		p, err := k.check(ctx, a.Keys, at)
 		if err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func (d *Driver) Scroll(ctx context.Context, a driver.Scroll) error {
 				return fmt.Errorf("%w: %d pixels, want at most %d", driver.ErrInvalidAction, distance, maxScroll)
 			}
 		}
-		p, err := k.check(a.Keys, at)
+		p, err := k.check(ctx, a.Keys, at)
 		if err != nil {
 			return err
 		}
@@ -253,7 +253,7 @@ type plan struct {
 
 // check finds the keys of an action, gives those a keycode that the map lacks, and looks at the action's points. All of
 // an action is checked before its first event.
-func (k *desk) check(names []string, points ...image.Point) (p plan, err error) {
+func (k *desk) check(ctx context.Context, names []string, points ...image.Point) (p plan, err error) {
 	symbols, err := driver.ParseKeys(names)
 	if err != nil {
 		return p, err
@@ -270,7 +270,7 @@ func (k *desk) check(names []string, points ...image.Point) (p plan, err error) 
 	if err != nil {
 		return p, err
 	}
-	if err := k.bind(bindings); err != nil {
+	if err := k.bind(ctx, bindings); err != nil {
 		return p, err
 	}
 	for _, stroke := range chord {

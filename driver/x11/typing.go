@@ -36,9 +36,9 @@ type keymap struct {
 	// to 10,000 characters.
 	pen event.Sink
 
-	bound  []xproto.Keycode // that have a meaning for now
-	reader focus.Window     // whose program looks them up
-	locked byte             // modifiers that were locked and are not now
+	bound  map[xproto.Keycode]xkb.Key // that have another meaning for now, with their own
+	reader focus.Window               // whose program looks them up
+	locked byte                       // modifiers that were locked and are not now
 }
 
 // write types a text into the window that has the focus. Shift and AltGr stay down as long as one character after the
@@ -150,11 +150,11 @@ func (k *desk) rebind(ctx context.Context, bindings []keyboard.Binding) error {
 			return err
 		}
 	}
-	return k.bind(bindings)
+	return k.bind(ctx, bindings)
 }
 
-// bind gives keycodes that have none a meaning, until the end of the action. The ward knows of it before.
-func (k *desk) bind(bindings []keyboard.Binding) (err error) {
+// bind gives keycodes a meaning that they have not, until the end of the action. The ward knows of it before.
+func (k *desk) bind(ctx context.Context, bindings []keyboard.Binding) (err error) {
 	if len(bindings) == 0 {
 		return nil
 	}
@@ -168,14 +168,22 @@ func (k *desk) bind(bindings []keyboard.Binding) (err error) {
 	if err != nil && !errors.Is(err, focus.ErrNone) { // A chord may be for the window manager.
 		return err
 	}
+	bound, inUse := map[xproto.Keycode]xkb.Key{}, false
 	for _, b := range bindings {
-		if !slices.Contains(k.keymap.bound, b.Code) {
-			k.keymap.bound = append(k.keymap.bound, b.Code)
+		if _, ok := k.keymap.bound[b.Code]; !ok {
+			bound[b.Code] = k.keys.Key(b.Code)
+			inUse = inUse || len(bound[b.Code].Symbols) > 0
 		}
 	}
-	if _, err := k.hands.ward.Add(ward.State{Bound: slices.Clone(k.keymap.bound)}); err != nil {
+	if inUse { // The program may have presses of it still to read.
+		if err := k.settle(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := k.hands.ward.Add(ward.State{Bound: bound}); err != nil {
 		return err
 	}
+	k.keymap.bound = k.hands.ward.State().Bound
 	return keyboard.Bind(k.keymap.xkb, bindings)
 }
 

@@ -38,9 +38,9 @@
 // need them. A character alone types itself: "A" presses Shift and a. Together with a modifier a letter is its key, and
 // another character brings the Shift it needs: ["CTRL","C"] is Ctrl+C and ["CTRL","+"] is, on a US keyboard,
 // Ctrl+Shift+equal. Where the group in force has no Latin letters ["CTRL","C"] is the key that has c in another group;
-// where none has, it is a key made for the chord, which Chromium, unlike GTK, does not take for a shortcut.
+// where none has, it is the key in the place of C on a US keyboard, which stands for c as long as the chord takes.
 //
-// What the map lacks, be it F13 or a character of another script, is put on keycodes that mean nothing, for the time
+// What else the map lacks, be it F13 or a character of another script, is put on keycodes that mean nothing, for the time
 // of the action: a text takes any Unicode characters but control characters, of which there are only newline, for
 // Return, and tab. The clipboard is not touched, unless [Options].Paste says so. Keycodes get another meaning, and
 // lose it again, only when the program has read what was typed with it, by its answer to a ping, or after 60ms if it
