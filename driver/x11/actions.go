@@ -74,17 +74,17 @@ func (d *Driver) Click(ctx context.Context, a driver.Click) error {
 		if !a.Button.Valid() {
 			return fmt.Errorf("%w %v", driver.ErrUnknownButton, a.Button)
 		}
-		held, err := k.check(a.Keys, at)
+		p, err := k.check(ctx, a.Keys, at)
 		if err != nil {
 			return err
 		}
 		if a.Button == driver.ButtonLeft {
-			if err := k.letClickAge(ctx, at, false); err != nil {
+			if err := k.letClickAge(ctx, at, false, &p.seen); err != nil {
 				return err
 			}
 		}
 		button := thing{button: buttonNumbers[a.Button]}
-		if err := k.moveHolding(held, at, button); err != nil {
+		if err := k.moveHolding(p, at, button); err != nil {
 			return err
 		}
 		return k.click(ctx, button, at, false)
@@ -95,14 +95,14 @@ func (d *Driver) Click(ctx context.Context, a driver.Click) error {
 func (d *Driver) DoubleClick(ctx context.Context, a driver.DoubleClick) error {
 	at := image.Pt(a.X, a.Y)
 	return d.act(ctx, fmt.Sprintf("double-clicking at %v", at), func(ctx context.Context, k *desk) error {
-		held, err := k.check(a.Keys, at)
+		p, err := k.check(ctx, a.Keys, at)
 		if err != nil {
 			return err
 		}
-		if err := k.letClickAge(ctx, at, true); err != nil {
+		if err := k.letClickAge(ctx, at, true, &p.seen); err != nil {
 			return err
 		}
-		if err := k.moveHolding(held, at, left); err != nil {
+		if err := k.moveHolding(p, at, left); err != nil {
 			return err
 		}
 		if err := k.click(ctx, left, at, false); err != nil {
@@ -121,11 +121,11 @@ func (d *Driver) Drag(ctx context.Context, a driver.Drag) error {
 		if len(a.Path) < 2 {
 			return fmt.Errorf("%w: path of %d points, want 2 or more", driver.ErrInvalidAction, len(a.Path))
 		}
-		held, err := k.check(a.Keys, a.Path...)
+		p, err := k.check(ctx, a.Keys, a.Path...)
 		if err != nil {
 			return err
 		}
-		if err := k.moveHolding(held, a.Path[0], left); err != nil {
+		if err := k.moveHolding(p, a.Path[0], left); err != nil {
 			return err
 		}
 		if err := k.stillAt(ctx, a.Path[0]); err != nil {
@@ -156,14 +156,14 @@ func (d *Driver) Keypress(ctx context.Context, a driver.Keypress) error {
 		if len(a.Keys) == 0 {
 			return fmt.Errorf("%w: no keys", driver.ErrInvalidAction)
 		}
-		chord, err := k.check(a.Keys)
+		p, err := k.check(ctx, a.Keys)
 		if err != nil {
 			return err
 		}
-		if _, err := k.begin(chord...); err != nil {
+		if err := k.begin(&p.seen, p.keys...); err != nil {
 			return err
 		}
-		if err := k.hands.press(chord...); err != nil {
+		if err := k.hands.press(p.keys...); err != nil {
 			return err
 		}
 		return k.hands.pause(ctx, d.opts.Hold)
@@ -174,11 +174,11 @@ func (d *Driver) Keypress(ctx context.Context, a driver.Keypress) error {
 func (d *Driver) Move(ctx context.Context, a driver.Move) error {
 	at := image.Pt(a.X, a.Y)
 	return d.act(ctx, fmt.Sprintf("moving to %v", at), func(ctx context.Context, k *desk) error {
-		held, err := k.check(a.Keys, at)
+		p, err := k.check(ctx, a.Keys, at)
 		if err != nil {
 			return err
 		}
-		return k.moveHolding(held, at)
+		return k.moveHolding(p, at)
 	})
 }
 
@@ -191,11 +191,11 @@ func (d *Driver) Scroll(ctx context.Context, a driver.Scroll) error {
 				return fmt.Errorf("%w: %d pixels, want at most %d", driver.ErrInvalidAction, distance, maxScroll)
 			}
 		}
-		held, err := k.check(a.Keys, at)
+		p, err := k.check(ctx, a.Keys, at)
 		if err != nil {
 			return err
 		}
-		if err := k.moveHolding(held, at); err != nil {
+		if err := k.moveHolding(p, at); err != nil {
 			return err
 		}
 		if err := k.stillAt(ctx, at); err != nil {
@@ -226,66 +226,51 @@ func (d *Driver) Type(ctx context.Context, a driver.Type) error {
 	})
 }
 
-// check finds the keys of an action, gives those a keycode that the map lacks, and looks at the action's points. All of
-// an action is checked before its first event.
-func (k *desk) check(names []string, points ...image.Point) ([]thing, error) {
-	symbols, err := driver.ParseKeys(names)
-	if err != nil {
-		return nil, err
-	}
-	if err := k.onScreen(points); err != nil {
-		return nil, err
-	}
-	if len(symbols) == 0 {
-		return nil, nil
-	}
-	state, err := k.keyboard()
-	if err != nil {
-		return nil, err
-	}
-	chord, bindings, err := k.keys.Chord(symbols, state)
-	if err != nil {
-		return nil, err
-	}
-	if err := k.bind(bindings); err != nil {
-		return nil, err
-	}
-	things := make([]thing, len(chord))
-	for i, stroke := range chord {
-		things[i] = thing{key: stroke}
-	}
-	return things, nil
+// A plan is an action that has been checked.
+type plan struct {
+	keys []thing // that are pressed first and released last
+	seen view
 }
 
-// onScreen makes sure that points are on the screen as it is now.
-func (k *desk) onScreen(points []image.Point) error {
-	if len(points) == 0 {
-		return nil
-	}
-	bounds, err := k.conn.Bounds()
+// check finds the keys of an action, gives those a keycode that the map lacks, and looks at the action's points. All of
+// an action is checked before its first event.
+func (k *desk) check(ctx context.Context, names []string, points ...image.Point) (p plan, err error) {
+	symbols, err := driver.ParseKeys(names)
 	if err != nil {
-		return err
+		return p, err
 	}
-	for _, p := range points {
-		if !p.In(bounds) {
-			return fmt.Errorf("point %v: %w of %dx%d", p, driver.ErrOutOfBounds, bounds.Dx(), bounds.Dy())
+	if p.seen, err = k.look(len(symbols) > 0); err != nil {
+		return p, err
+	}
+	for _, at := range points {
+		if bounds := p.seen.bounds; !at.In(bounds) {
+			return p, fmt.Errorf("point %v: %w of %dx%d", at, driver.ErrOutOfBounds, bounds.Dx(), bounds.Dy())
 		}
 	}
-	return nil
+	chord, bindings, err := k.keys.Chord(symbols, p.seen.keyboard)
+	if err != nil {
+		return p, err
+	}
+	if err := k.bind(ctx, bindings); err != nil {
+		return p, err
+	}
+	for _, stroke := range chord {
+		p.keys = append(p.keys, thing{key: stroke})
+	}
+	return p, nil
 }
 
 // moveHolding begins an action of the pointer: it presses the keys that are to be held, then moves, unless the
 // pointer is there already. What is going to be pressed next may be told.
-func (k *desk) moveHolding(held []thing, to image.Point, next ...thing) error {
-	from, err := k.begin(slices.Concat(held, next)...)
-	if err != nil {
+func (k *desk) moveHolding(p plan, to image.Point, next ...thing) error {
+	if err := k.begin(&p.seen, slices.Concat(p.keys, next)...); err != nil {
 		return err
 	}
-	if err := k.hands.press(held...); err != nil {
+	if err := k.hands.press(p.keys...); err != nil {
 		return err
 	}
 	// What the server says is not enough: a motion may be waiting for a window manager that has frozen the pointer.
-	if from == to && (k.hands.aim == to || !k.hands.aimed) {
+	if p.seen.input.Pointer == to && (k.hands.aim == to || !k.hands.aimed) {
 		return nil
 	}
 	return k.hands.move(to)
@@ -310,15 +295,19 @@ func (k *desk) click(ctx context.Context, button thing, at image.Point, double b
 
 // letClickAge waits until programs no longer take a click at a point for the continuation of the last one, when
 // one of the two is a double click. Programs count clicks by time and place; nothing that is sent in between, such
-// as motion to elsewhere and back, makes them start anew.
-func (k *desk) letClickAge(ctx context.Context, at image.Point, double bool) error {
+// as motion to elsewhere and back, makes them start anew. It looks again at what may be different then.
+func (k *desk) letClickAge(ctx context.Context, at image.Point, double bool, seen *view) (err error) {
 	const near = 10 // pixels; toolkits allow about 5
 	place := image.Rectangle{Min: k.clicked.at, Max: k.clicked.at}.Inset(-near)
 	age := time.Since(k.clicked.when)
 	if !double && !k.clicked.double || age >= k.opts.DoubleClickTime || !at.In(place) {
 		return nil
 	}
-	return sleep(ctx, k.opts.DoubleClickTime-age)
+	if err := sleep(ctx, k.opts.DoubleClickTime-age); err != nil {
+		return err
+	}
+	seen.input, err = k.conn.Input()
+	return err
 }
 
 // follow moves along a path in steps, at an even speed. The points of the path are all visited. Where it turns it rests

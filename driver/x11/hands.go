@@ -15,9 +15,10 @@ type hands struct {
 	sink event.Sink
 	// ward is told what may be down before it is, in case this process dies. It is nil in a dry run.
 	ward *ward.Ward
-	// apart says that the sink has a connection of its own, whose events may overtake the ward's requests.
-	apart bool
-	down  []thing // in the order of the presses
+	// apart says that the sink has a connection of its own, whose events may overtake what is asked over the driver's,
+	// and the other way round. late says that the ward's record may be on its way still.
+	apart, late bool
+	down        []thing // in the order of the presses
 	// aim is where the pointer was last sent to, if at all.
 	aim   image.Point
 	aimed bool
@@ -36,9 +37,8 @@ func (h *hands) set(t thing, down bool) error {
 	return h.sink.Key(t.key.Code, t.key.Symbol, down)
 }
 
-// record has the ward know of presses to come, and reports whether that is news to it: then it has to be on the display
-// before the first of them.
-func (h *hands) record(things ...thing) (added bool, err error) {
+// record has the ward know of presses to come.
+func (h *hands) record(things ...thing) error {
 	var s ward.State
 	for _, t := range things {
 		if t.button != 0 {
@@ -47,16 +47,26 @@ func (h *hands) record(things ...thing) (added bool, err error) {
 			s.Keys = append(s.Keys, t.key.Code)
 		}
 	}
-	return h.ward.Add(s)
+	added, err := h.ward.Add(s)
+	h.late = h.late || added && h.apart
+	return err
 }
 
-// expect is record for somebody who presses at once.
+// expect has the ward know of presses that come at once.
 func (h *hands) expect(things ...thing) error {
-	added, err := h.record(things...)
-	if err == nil && added && h.apart {
-		err = h.sink.Sync()
+	if err := h.record(things...); err != nil || !h.late {
+		return err
 	}
-	return err
+	h.late = false
+	return h.ward.Sync()
+}
+
+// arrived makes sure that what is asked next over the driver's connection comes after what was sent.
+func (h *hands) arrived() error {
+	if h.apart {
+		return h.sink.Sync()
+	}
+	return nil
 }
 
 // press notes the press before it makes it: one that went wrong half-way is released too.
@@ -104,11 +114,11 @@ func (h *hands) turn(button byte, notches int) error {
 // releaseAll leaves nothing down, and waits until the server has seen it. What went wrong stays on record.
 func (h *hands) releaseAll() error {
 	err := h.release(len(h.down))
-	if err == nil {
-		err = h.ward.Set(ward.State{Bound: h.ward.State().Bound, Locked: h.ward.State().Locked})
-	}
 	if late := h.sink.Sync(); err == nil {
 		err = late
+	}
+	if err == nil {
+		err = h.ward.Set(ward.State{Bound: h.ward.State().Bound, Locked: h.ward.State().Locked})
 	}
 	return err
 }

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jezek/xgb"
 	"github.com/jezek/xgb/xproto"
 
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/event"
 	"github.com/deskagent/deskagent/driver/x11/internal/keyboard"
+	"github.com/deskagent/deskagent/driver/x11/internal/xtest"
 	"github.com/deskagent/deskagent/internal/witness"
 	"github.com/deskagent/deskagent/internal/xvfb"
 )
@@ -97,17 +99,10 @@ func (r rival) Move(screenPt image.Point) error {
 	return xproto.WarpPointerChecked(r.conn.X, 0, r.conn.Screen.Root, 0, 0, 0, 0, 1, 1).Check()
 }
 
-// TestInterference is row M10 of the field cases: somebody moves the pointer between the motion and what is to be done
-// there, which is not done.
-func TestInterference(t *testing.T) {
-	server := xvfb.ForTest(t, 320, 200)
-	window := witness.ForTest(t, server.Display())
-	conn, err := display.Open(server.Display())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	opts, err := (&Options{Display: server.Display(), Sink: SinkXTEST}).withDefaults()
+// openDesk opens a driver by hand, and has its sink go through another.
+func openDesk(t *testing.T, opts Options, wrap func(k *desk) event.Sink) *Driver {
+	t.Helper()
+	opts, err := opts.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,14 +112,37 @@ func TestInterference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.conn.Close()
-	k.hands.sink = rival{k.hands.sink, conn}
+	k.hands.sink = wrap(k)
 	go func() {
 		for j := range d.jobs {
 			j.done <- d.perform(j, k)
 		}
 	}()
-	defer close(d.jobs)
+	t.Cleanup(func() {
+		close(d.jobs)
+		k.conn.Close()
+	})
+	return d
+}
+
+// connect connects to a display as somebody else.
+func connect(t *testing.T, displayName string) *display.Conn {
+	t.Helper()
+	conn, err := display.Open(displayName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// TestInterference is row M10 of the field cases: somebody moves the pointer between the motion and what is to be done
+// there, which is not done.
+func TestInterference(t *testing.T) {
+	server := xvfb.ForTest(t, 320, 200)
+	window := witness.ForTest(t, server.Display())
+	conn := connect(t, server.Display())
+	d := openDesk(t, Options{Display: server.Display(), Sink: SinkXTEST}, func(k *desk) event.Sink { return rival{k.hands.sink, conn} })
 	for _, a := range []driver.Action{
 		driver.Click{X: 50, Y: 60, Button: driver.ButtonRight, Keys: []string{"CTRL"}}, driver.DoubleClick{X: 50, Y: 60},
 		driver.Drag{Path: []image.Point{{X: 50, Y: 60}, {X: 70, Y: 80}}}, driver.Scroll{X: 50, Y: 60, ScrollY: 120},
@@ -145,6 +163,96 @@ func TestInterference(t *testing.T) {
 	}
 	if held, err := window.Held(); err != nil || len(held) > 0 {
 		t.Errorf("held %v, %v, want nothing", held, err)
+	}
+}
+
+// auditor is a sink with a connection of its own that looks, before it passes an event on, whether what may be down is
+// on record. It presses at once and lets go as late as it may.
+type auditor struct {
+	event.Sink
+	conn   *display.Conn
+	late   []func() error
+	faults []string
+}
+
+func (a *auditor) expect(word uint32) {
+	const name = "_DESKAGENT_WARD_0"
+	atom, err := xproto.InternAtom(a.conn.X, true, uint16(len(name)), name).Reply()
+	if err != nil {
+		a.faults = append(a.faults, err.Error())
+		return
+	}
+	record, err := xproto.GetProperty(a.conn.X, false, a.conn.Screen.Root, atom.Atom, xproto.AtomCardinal, 0, 64).Reply()
+	if err != nil {
+		a.faults = append(a.faults, err.Error())
+		return
+	}
+	for value := record.Value; len(value) >= 4; value = value[4:] {
+		if xgb.Get32(value) == word {
+			return
+		}
+	}
+	a.faults = append(a.faults, fmt.Sprintf("%#x is not on record, %x is", word, record.Value))
+}
+
+func (a *auditor) pass(word uint32, down bool, event func() error) error {
+	checked := func() error {
+		a.expect(word)
+		return event()
+	}
+	if !down {
+		a.late = append(a.late, checked)
+		return nil
+	}
+	return errors.Join(a.Sync(), checked())
+}
+
+func (a *auditor) Button(number byte, down bool) error {
+	return a.pass(2<<8|uint32(number), down, func() error { return a.Sink.Button(number, down) })
+}
+
+func (a *auditor) Wheel(number byte, notches int) error {
+	return a.pass(2<<8|uint32(number), true, func() error { return a.Sink.Wheel(number, notches) })
+}
+
+func (a *auditor) Key(code xproto.Keycode, symbol driver.Key, down bool) error {
+	return a.pass(1<<8|uint32(code), down, func() error { return a.Sink.Key(code, symbol, down) })
+}
+
+func (a *auditor) Sync() error {
+	var faults []error
+	for _, event := range a.late {
+		faults = append(faults, event())
+	}
+	a.late = nil
+	return errors.Join(append(faults, a.Sink.Sync())...)
+}
+
+// TestRecorded checks that the record of what may be down is on the display before the press and until the release, also
+// where the events go another way than the record.
+func TestRecorded(t *testing.T) {
+	server := xvfb.ForTest(t, 320, 200)
+	var a *auditor
+	d := openDesk(t, Options{Display: server.Display(), Sink: SinkXTEST}, func(k *desk) event.Sink {
+		apart, err := xtest.New(connect(t, server.Display()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, k.hands.apart = &auditor{Sink: apart, conn: connect(t, server.Display())}, true
+		return a
+	})
+	for range 20 {
+		for _, action := range []driver.Action{
+			driver.Keypress{Keys: []string{"CTRL", "a"}}, driver.Click{X: 5, Y: 5, Button: driver.ButtonBack, Keys: []string{"SHIFT"}},
+			driver.Scroll{X: 5, Y: 5, ScrollY: 240}, driver.Drag{Path: []image.Point{{X: 1, Y: 1}, {X: 9, Y: 9}}}, driver.Click{X: 5, Y: 5, Button: driver.ButtonRight},
+		} {
+			if _, err := driver.Do(t.Context(), d, action); err != nil {
+				t.Errorf("%s: %v", action.Kind(), err)
+			}
+		}
+	}
+	if len(a.faults) > 0 {
+		t.Errorf("%d times, first %s", len(a.faults), a.faults[0])
 	}
 }
 

@@ -1,6 +1,7 @@
 package x11_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,31 +12,75 @@ import (
 	"github.com/deskagent/deskagent/internal/witness"
 )
 
-// TestControlKeys presses Ctrl+A in programs on layouts where A is elsewhere or missing: it still selects all. Chromium
-// knows shortcuts by the places of keys, and finds A nowhere on a layout that is Cyrillic or Greek alone.
-func TestControlKeys(t *testing.T) {
-	everywhere := []apptest.Keyboard{{Layout: "us"}, {Layout: "us", Locks: apptest.CapsLock}, {Layout: "fr"}, {Layout: "us,ru", Group: 1}}
-	for kind, keyboards := range map[apptest.Kind][]apptest.Keyboard{
-		apptest.Chromium: everywhere,
-		apptest.GTKEntry: append(everywhere, apptest.Keyboard{Layout: "ru"}, apptest.Keyboard{Layout: "gr"}),
-	} {
+// latinless are layouts without Latin letters. The Hebrew one has some capitals.
+var latinless = []apptest.Keyboard{{Layout: "ru"}, {Layout: "gr"}, {Layout: "il"}, {Layout: "ru", Locks: apptest.CapsLock}, {Layout: "ua,gr", Group: 1}}
+
+// TestShortcuts selects, copies and pastes in programs on layouts where the letters are elsewhere or missing.
+func TestShortcuts(t *testing.T) {
+	long(t)
+	keyboards := append(latinless, apptest.Keyboard{Layout: "us"}, apptest.Keyboard{Layout: "us", Locks: apptest.CapsLock}, apptest.Keyboard{Layout: "fr"},
+		apptest.Keyboard{Layout: "us,ru", Group: 1})
+	for _, kind := range []apptest.Kind{apptest.Chromium, apptest.GTKEntry, apptest.GTKArea} {
 		t.Run(string(kind), func(t *testing.T) {
-			r := newRoom(t, kind, x11.SinkXTEST)
-			for _, keyboard := range keyboards {
+			r := newRoom(t, kind, x11.SinkAuto)
+			for i, keyboard := range keyboards {
 				r.desktop.SetKeyboard(t, keyboard)
 				before := r.desktop.Keymap(t)
+				text := fmt.Sprintf("слово word %d ", i)
 				for _, a := range []driver.Action{
-					driver.Type{Text: "old старый"}, driver.Keypress{Keys: []string{"CTRL", "A"}}, driver.Type{Text: "new"},
+					driver.Type{Text: text}, driver.Keypress{Keys: []string{"CTRL", "A"}}, driver.Keypress{Keys: []string{"CTRL", "C"}},
+					driver.Keypress{Keys: []string{"END"}}, driver.Keypress{Keys: []string{"CTRL", "V"}}, driver.Type{Text: "с"},
 				} {
 					if _, err := driver.Do(t.Context(), r, a); err != nil {
 						t.Fatalf("%s: %v", keyboard, err)
 					}
 				}
-				if got, want := r.field.Take(t, "new"), "new"; got != want {
+				if got, want := r.field.Take(t, text+text+"с"), text+text+"с"; got != want {
 					t.Errorf("%s: got %q, want %q", keyboard, got, want)
 				}
 				if r.desktop.Keymap(t) != before {
 					t.Errorf("%s: the keyboard is not as it was", keyboard)
+				}
+			}
+		})
+	}
+}
+
+// TestChordsWithoutLatin presses chords on layouts without Latin letters. What a program makes of them is what it makes of
+// them on a US keyboard.
+func TestChordsWithoutLatin(t *testing.T) {
+	long(t)
+	chords := []string{"CTRL A", "CTRL C", "CTRL SHIFT T", "ALT F", "CTRL -", "CTRL z"}
+	for _, kind := range []apptest.Kind{apptest.Chromium, apptest.XTerm, apptest.Xlib} {
+		t.Run(string(kind), func(t *testing.T) {
+			r := newRoom(t, kind, x11.SinkAuto)
+			result := func(keyboard apptest.Keyboard, want string) string {
+				t.Helper()
+				r.desktop.SetKeyboard(t, keyboard)
+				for _, chord := range chords {
+					if err := r.Keypress(t.Context(), driver.Keypress{Keys: strings.Fields(chord)}); err != nil {
+						t.Fatalf("%s: %v", keyboard, err)
+					}
+				}
+				if kind != apptest.Chromium {
+					return r.field.Take(t, want)
+				}
+				var all []string
+				for deadline := time.Now().Add(5 * time.Second); len(all) < len(chords) && time.Now().Before(deadline); time.Sleep(glance) {
+					var some []string
+					r.field.Ask(t, "shortcuts", &some)
+					all = append(all, some...)
+				}
+				return strings.Join(all, ", ")
+			}
+			want := map[byte]string{}
+			for _, locks := range []byte{0, apptest.CapsLock} {
+				want[locks] = result(apptest.Keyboard{Layout: "us", Locks: locks}, "unknown")
+			}
+			for _, keyboard := range latinless {
+				want := want[keyboard.Locks]
+				if got := result(keyboard, want); got != want || len(want) < len(chords) {
+					t.Errorf("%s: got %q, want %q", keyboard, got, want)
 				}
 			}
 		})

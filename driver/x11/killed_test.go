@@ -22,6 +22,7 @@ import (
 
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11"
+	"github.com/deskagent/deskagent/internal/apptest"
 	"github.com/deskagent/deskagent/internal/witness"
 	"github.com/deskagent/deskagent/internal/xvfb"
 )
@@ -49,8 +50,9 @@ var feats = map[string]func() driver.Action{
 	"type": func() driver.Action {
 		return driver.Type{Text: "Aa{Bb} Ññ Жж 日本 @ " + strings.Repeat("xY", 20)}
 	},
-	"chord": func() driver.Action { return driver.Keypress{Keys: []string{"CTRL", "SHIFT", "ALT", "A"}} },
-	"drag":  func() driver.Action { return zigzag() },
+	"chord":    func() driver.Action { return driver.Keypress{Keys: []string{"CTRL", "SHIFT", "ALT", "A"}} },
+	"shortcut": func() driver.Action { return driver.Keypress{Keys: []string{"CTRL", "C"}} },
+	"drag":     func() driver.Action { return zigzag() },
 	"scroll": func() driver.Action {
 		return driver.Scroll{X: 9, Y: 9, ScrollX: -700, ScrollY: 900, Keys: []string{"CTRL"}}
 	},
@@ -285,6 +287,42 @@ func TestKilledWithWatchdog(t *testing.T) {
 		}
 		t.Logf("%d times something was left behind", left)
 	})
+}
+
+// TestKilledInShortcut kills the process while it gives a key of a keyboard without Latin letters another meaning for the
+// time of a chord. Its watchdog, or else the next driver, gives it back its own, to the byte.
+func TestKilledInShortcut(t *testing.T) {
+	desktop := apptest.NewDesktop(t)
+	window := witness.ForTest(t, desktop.Display())
+	desktop.SetKeyboard(t, apptest.Keyboard{Layout: "ru,gr"})
+	before, random, left := desktop.Keymap(t), seeded(t), 0
+	for i := range 12 {
+		withWatchdog := i%2 == 0
+		a := startActor(t, desktop.Display(), x11.SinkXTEST, "shortcut")
+		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond) // A chord waits 60ms for the window, twice.
+		a.kill(!withWatchdog)
+		killed := time.Now()
+		if desktop.Keymap(t) != before {
+			left++
+		}
+		if !withWatchdog {
+			if err := open(t, x11.Options{Display: desktop.Display(), Sink: x11.SinkXTEST}).Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for desktop.Keymap(t) != before {
+			if time.Since(killed) > 5*time.Second {
+				t.Fatalf("the keyboard is not as it was, with a watchdog: %v", withWatchdog)
+			}
+		}
+		if held, err := window.Held(); err != nil || len(held) > 0 {
+			t.Errorf("%v down, %v", held, err)
+		}
+	}
+	if left == 0 {
+		t.Error("nothing was ever left behind, so that nothing was tested")
+	}
+	t.Logf("%d times something was left behind", left)
 }
 
 // TestRandomActions does actions at random, valid and invalid, and cancels some at random: nothing is left down, and

@@ -15,6 +15,7 @@ import (
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/keyboard"
 	"github.com/deskagent/deskagent/driver/x11/internal/ward"
+	"github.com/deskagent/deskagent/driver/x11/internal/xkb"
 )
 
 // takePlace makes sure of a clean display and records this driver there.
@@ -68,37 +69,67 @@ func (d *Driver) lookForHeld(conn *display.Conn) error {
 	return nil
 }
 
-// begin comes before the first event of an action, when all has been checked. It sees to it that nobody else's
-// modifiers or buttons get into the action, and returns where the pointer is. Things that are going to be pressed are
-// recorded on the way, which saves a wait at each press.
-func (k *desk) begin(things ...thing) (pointer image.Point, err error) {
-	if _, err := k.hands.record(things...); err != nil {
-		return pointer, err
+// A view is what an action finds before it begins.
+type view struct {
+	bounds   image.Rectangle // of the screen
+	input    display.Input
+	keyboard xkb.State
+}
+
+// look asks the server for a view, with one wait. With the keyboard it reads the map again too, if that has changed.
+func (k *desk) look(withKeyboard bool) (seen view, err error) {
+	bounds, input := k.conn.AskBounds(), k.conn.AskInput()
+	if withKeyboard {
+		state, keys := k.keymap.xkb.AskState(), keyboard.Ask(k.keymap.xkb, k.keys)
+		if seen.keyboard, err = state(); err != nil {
+			return seen, err
+		}
+		if layout, err := keys(); err == nil {
+			k.keys = layout
+		} else {
+			return seen, err
+		}
 	}
-	in, err := k.conn.Input() // after which the record is there
+	if seen.bounds, err = bounds(); err != nil {
+		return seen, err
+	}
+	seen.input, err = input()
+	return seen, err
+}
+
+// begin comes before the first event of an action, when all has been checked. It sees to it that nobody else's
+// modifiers or buttons get into the action. Things that are going to be pressed are recorded on the way, which saves a
+// wait at each press.
+func (k *desk) begin(seen *view, things ...thing) (err error) {
+	if err := k.hands.record(things...); err != nil {
+		return err
+	}
 	// Window managers have the server hold back all that follows a click until they have seen it, and so the release
 	// of the last one.
-	for deadline := time.Now().Add(moment); err == nil && len(in.Buttons) > 0 && time.Now().Before(deadline); {
+	in := &seen.input
+	for deadline := time.Now().Add(moment); len(in.Buttons) > 0 && time.Now().Before(deadline); {
 		time.Sleep(moment / 250)
-		in, err = k.conn.Input()
+		if *in, err = k.conn.Input(); err != nil {
+			return err
+		}
 	}
-	if err != nil || len(in.Keys)+len(in.Buttons) == 0 {
-		return in.Pointer, err
+	if len(in.Keys)+len(in.Buttons) == 0 {
+		return nil
 	}
 	modifiers, err := k.modifiersAmong(in.Keys)
 	if err != nil || len(modifiers)+len(in.Buttons) == 0 {
-		return in.Pointer, err
+		return err
 	}
 	if len(in.Buttons) > 0 || !k.opts.ClearModifiers {
-		return in.Pointer, fmt.Errorf("%s: %w", strings.Join(names(modifiers, in.Buttons), ", "), driver.ErrHeld)
+		return fmt.Errorf("%s: %w", strings.Join(names(modifiers, in.Buttons), ", "), driver.ErrHeld)
 	}
 	for _, stroke := range modifiers {
 		k.lifted = append(k.lifted, stroke)
 		if err := k.hands.set(thing{key: stroke}, false); err != nil {
-			return in.Pointer, err
+			return err
 		}
 	}
-	return in.Pointer, nil
+	return k.hands.arrived() // before a text, which goes another way
 }
 
 // end comes after an action, however it went: nothing of it stays down, and what was lifted is put back.
@@ -125,14 +156,21 @@ func (k *desk) stillAt(ctx context.Context, at image.Point) error {
 	if k.opts.DryRun != nil {
 		return nil // It was not moved.
 	}
+	if err := k.hands.arrived(); err != nil {
+		return err
+	}
 	const patience, interval = 200 * time.Millisecond, time.Millisecond
 	for deadline := time.Now().Add(patience); ; {
-		in, err := k.conn.Input()
-		if err != nil || in.Pointer == at {
+		is, err := k.conn.Pointer()
+		if err != nil {
 			return err
 		}
+		k.hands.late = false // The record was sent before this was asked.
+		if is == at {
+			return nil
+		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%w: it is at %v, not at %v", driver.ErrInterference, in.Pointer, at)
+			return fmt.Errorf("%w: it is at %v, not at %v", driver.ErrInterference, is, at)
 		}
 		if err := sleep(ctx, interval); err != nil {
 			return err

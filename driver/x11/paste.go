@@ -14,7 +14,7 @@ func (k *desk) paste(ctx context.Context, text string) (err error) {
 	if err := pastable(text); err != nil || text == "" {
 		return err
 	}
-	chord, err := k.check(k.opts.PasteKeys)
+	p, err := k.check(ctx, k.opts.PasteKeys)
 	if err != nil {
 		return err
 	}
@@ -26,12 +26,12 @@ func (k *desk) paste(ctx context.Context, text string) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := k.begin(); err != nil {
+	if err := k.begin(&p.seen); err != nil {
 		return err
 	}
 	if k.opts.DryRun != nil {
 		fmt.Fprintf(k.opts.DryRun, "clipboard holds %d characters\n", utf8.RuneCountInString(text))
-		return k.hands.press(chord...)
+		return k.hands.press(p.keys...)
 	}
 	lost, err := k.clipboard.Lend(ctx, text)
 	if err != nil {
@@ -41,7 +41,7 @@ func (k *desk) paste(ctx context.Context, text string) (err error) {
 	if len(lost) > 0 {
 		k.opts.Logger.Warn("not all of the clipboard can be put back", "lost", lost)
 	}
-	if err := k.hands.press(chord...); err != nil {
+	if err := k.hands.press(p.keys...); err != nil {
 		return err
 	}
 	if err := k.hands.pause(ctx, k.opts.Hold); err != nil {

@@ -36,32 +36,19 @@ type keymap struct {
 	// to 10,000 characters.
 	pen event.Sink
 
-	bound  []xproto.Keycode // that have a meaning for now
-	reader focus.Window     // whose program looks them up
-	locked byte             // modifiers that were locked and are not now
-}
-
-// keyboard returns the state of the keyboard, and reads its map again when it has changed.
-func (k *desk) keyboard() (xkb.State, error) {
-	state, err := k.keymap.xkb.State()
-	if err != nil {
-		return state, err
-	}
-	keys, err := keyboard.Read(k.keymap.xkb, k.keys)
-	if err == nil {
-		k.keys = keys
-	}
-	return state, err
+	bound  map[xproto.Keycode]xkb.Key // that have another meaning for now, with their own
+	reader focus.Window               // whose program looks them up
+	locked byte                       // modifiers that were locked and are not now
 }
 
 // write types a text into the window that has the focus. Shift and AltGr stay down as long as one character after the
 // other needs them.
 func (k *desk) write(ctx context.Context, text string) (err error) {
-	state, err := k.keyboard()
+	seen, err := k.look(true)
 	if err != nil {
 		return err
 	}
-	parts, err := k.keys.Text(text, state)
+	parts, err := k.keys.Text(text, seen.keyboard)
 	if err != nil || len(parts) == 0 {
 		return err
 	}
@@ -69,7 +56,7 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := k.begin(); err != nil {
+	if err := k.begin(&seen); err != nil {
 		return err
 	}
 	sink := k.hands.sink
@@ -78,7 +65,7 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 		err = cmp.Or(err, k.hands.releaseAll()) // by the sink that pressed, lest robotgo's overtake it
 		k.hands.sink = sink
 	}()
-	if err := k.liftLocks(state); err != nil {
+	if err := k.liftLocks(seen.keyboard); err != nil {
 		return err
 	}
 	total, typed := 0, 0
@@ -93,7 +80,7 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 			if err := context.Cause(ctx); err != nil {
 				return fmt.Errorf("after %d of %d characters: %w", typed, total, err)
 			}
-			if err := offThread(func() error { return k.tap(strokes) }); err != nil {
+			if err := k.tap(strokes); err != nil {
 				return err
 			}
 			if err := k.readBy(ctx, window); err != nil {
@@ -103,24 +90,6 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 		}
 	}
 	return nil
-}
-
-// offThread runs f, which only uses xgb, on a goroutine of its own and waits for it. xgb hands every request to another
-// goroutine; from the worker, which is bound to its thread, that is a switch of threads each time, and takes four times
-// as long as all the rest.
-func offThread(f func() error) error {
-	done := make(chan error)
-	go func() {
-		var err error
-		defer func() {
-			if fault := recover(); fault != nil {
-				err = fmt.Errorf("panic: %v", fault)
-			}
-			done <- err
-		}()
-		err = f()
-	}()
-	return <-done
 }
 
 // tap types characters, and leaves down what the last one was held with.
@@ -181,11 +150,11 @@ func (k *desk) rebind(ctx context.Context, bindings []keyboard.Binding) error {
 			return err
 		}
 	}
-	return k.bind(bindings)
+	return k.bind(ctx, bindings)
 }
 
-// bind gives keycodes that have none a meaning, until the end of the action. The ward knows of it before.
-func (k *desk) bind(bindings []keyboard.Binding) (err error) {
+// bind gives keycodes a meaning that they have not, until the end of the action. The ward knows of it before.
+func (k *desk) bind(ctx context.Context, bindings []keyboard.Binding) (err error) {
 	if len(bindings) == 0 {
 		return nil
 	}
@@ -199,14 +168,22 @@ func (k *desk) bind(bindings []keyboard.Binding) (err error) {
 	if err != nil && !errors.Is(err, focus.ErrNone) { // A chord may be for the window manager.
 		return err
 	}
+	bound, inUse := map[xproto.Keycode]xkb.Key{}, false
 	for _, b := range bindings {
-		if !slices.Contains(k.keymap.bound, b.Code) {
-			k.keymap.bound = append(k.keymap.bound, b.Code)
+		if _, ok := k.keymap.bound[b.Code]; !ok {
+			bound[b.Code] = k.keys.Key(b.Code)
+			inUse = inUse || len(bound[b.Code].Symbols) > 0
 		}
 	}
-	if _, err := k.hands.ward.Add(ward.State{Bound: slices.Clone(k.keymap.bound)}); err != nil {
+	if inUse { // The program may have presses of it still to read.
+		if err := k.untilRead(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := k.hands.ward.Add(ward.State{Bound: bound}); err != nil {
 		return err
 	}
+	k.keymap.bound = k.hands.ward.State().Bound
 	return keyboard.Bind(k.keymap.xkb, bindings)
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -72,12 +71,8 @@ func (d *Driver) wait(ctx context.Context, j job) error {
 	}
 }
 
-// work is the goroutine that owns the display. It stays on one thread: when the server goes away in the middle of a
-// call, Xlib leaves the display locked to the thread of that call, and a call from another one would never return. The
-// price is that every wait for xgb is a switch of threads.
+// work is the goroutine that owns the display.
 func (d *Driver) work(opened chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	defer close(d.ended)
 	desk, err := d.open()
 	opened <- err

@@ -38,9 +38,9 @@
 // need them. A character alone types itself: "A" presses Shift and a. Together with a modifier a letter is its key, and
 // another character brings the Shift it needs: ["CTRL","C"] is Ctrl+C and ["CTRL","+"] is, on a US keyboard,
 // Ctrl+Shift+equal. Where the group in force has no Latin letters ["CTRL","C"] is the key that has c in another group;
-// where none has, it is a key made for the chord, which Chromium, unlike GTK, does not take for a shortcut.
+// where none has, it is the key in the place of C on a US keyboard, which stands for c as long as the chord takes.
 //
-// What the map lacks, be it F13 or a character of another script, is put on keycodes that mean nothing, for the time
+// What else the map lacks, be it F13 or a character of another script, is put on keycodes that mean nothing, for the time
 // of the action: a text takes any Unicode characters but control characters, of which there are only newline, for
 // Return, and tab. The clipboard is not touched, unless [Options].Paste says so. Keycodes get another meaning, and
 // lose it again, only when the program has read what was typed with it, by its answer to a ping, or after 60ms if it
@@ -360,15 +360,9 @@ func (d *Driver) open() (_ *desk, err error) {
 	if err := d.closing.Err(); err != nil {
 		return nil, err // Nobody waits any more, and robotgo is for one driver at a time.
 	}
-	sink, err := d.openSink(conn)
-	if err != nil {
+	var sink event.Sink
+	if sink, keys.pen, err = d.openSinks(conn); err != nil {
 		return nil, err
-	}
-	if keys.pen = sink; d.sink == SinkRobotgo {
-		if keys.pen, err = xtest.New(conn); err != nil {
-			sink.Close()
-			return nil, err
-		}
 	}
 	k := &desk{opts: &d.opts, conn: conn, keys: layout, keymap: keys, eyes: eyes, hands: hands{sink: sink, apart: d.sink == SinkRobotgo}}
 	if d.opts.DryRun != nil {
@@ -387,21 +381,25 @@ func (d *Driver) open() (_ *desk, err error) {
 	return k, nil
 }
 
-// openSink opens the sink that the options ask for, and notes which one it is.
-func (d *Driver) openSink(conn *display.Conn) (sink event.Sink, err error) {
+// openSinks opens the sink that the options ask for, and notes which one it is, and the one for text.
+func (d *Driver) openSinks(conn *display.Conn) (sink, pen event.Sink, err error) {
 	if d.opts.DryRun != nil {
-		return event.Printer{W: d.opts.DryRun}, nil
+		printer := event.Printer{W: d.opts.DryRun}
+		return printer, printer, nil
 	}
-	d.sink = d.opts.Sink
-	if d.sink != SinkXTEST {
-		sink, err = robot.New(conn)
-		d.sink = SinkRobotgo
+	direct, err := xtest.New(conn)
+	if err != nil {
+		return nil, nil, err
 	}
-	if d.sink == SinkXTEST || d.opts.Sink == SinkAuto && errors.Is(err, driver.ErrUnsupported) {
-		sink, err = xtest.New(conn)
-		d.sink = SinkXTEST
+	if d.opts.Sink != SinkXTEST {
+		sink, err = robot.New(conn.Name)
+		if err == nil || d.opts.Sink == SinkRobotgo || !errors.Is(err, driver.ErrUnsupported) {
+			d.sink = SinkRobotgo
+			return sink, direct, err
+		}
 	}
-	return sink, err
+	d.sink = SinkXTEST
+	return direct, direct, nil
 }
 
 // Sink tells which sink the driver uses, SinkRobotgo or SinkXTEST; neither in a dry run.

@@ -98,12 +98,19 @@ func (c *Conn) Close() error {
 func (c *Conn) Root() xproto.Drawable { return xproto.Drawable(c.Screen.Root) }
 
 // Bounds asks for the size of the root window, which changes when the screen is resized.
-func (c *Conn) Bounds() (image.Rectangle, error) {
-	r, err := xproto.GetGeometry(c.X, c.Root()).Reply()
-	if err != nil {
-		return image.Rectangle{}, Err(err)
+func (c *Conn) Bounds() (image.Rectangle, error) { return c.AskBounds()() }
+
+// AskBounds is Bounds in two steps: it sends the request, and what it returns waits for the reply. Several questions
+// whose requests are sent first cost one wait.
+func (c *Conn) AskBounds() func() (image.Rectangle, error) {
+	geometry := xproto.GetGeometry(c.X, c.Root())
+	return func() (image.Rectangle, error) {
+		r, err := geometry.Reply()
+		if err != nil {
+			return image.Rectangle{}, Err(err)
+		}
+		return image.Rect(0, 0, int(r.Width), int(r.Height)), nil
 	}
-	return image.Rect(0, 0, int(r.Width), int(r.Height)), nil
 }
 
 // An Input is what the input devices are at, all of them together.
@@ -113,29 +120,43 @@ type Input struct {
 	Buttons []byte           // that are down, of the first five: the server does not tell of others
 }
 
+// Pointer asks where the pointer is, in root coordinates.
+func (c *Conn) Pointer() (image.Point, error) {
+	r, err := xproto.QueryPointer(c.X, c.Screen.Root).Reply()
+	if err != nil {
+		return image.Point{}, Err(err)
+	}
+	return image.Pt(int(r.RootX), int(r.RootY)), nil
+}
+
 // Input asks for the state of the devices.
-func (c *Conn) Input() (in Input, err error) {
-	keymap := xproto.QueryKeymap(c.X)
-	pointer, err := xproto.QueryPointer(c.X, c.Screen.Root).Reply()
-	if err != nil {
-		return in, Err(err)
-	}
-	keys, err := keymap.Reply()
-	if err != nil {
-		return in, Err(err)
-	}
-	in.Pointer = image.Pt(int(pointer.RootX), int(pointer.RootY))
-	for code := int(c.Setup.MinKeycode); code <= int(c.Setup.MaxKeycode); code++ {
-		if keys.Keys[code/8]&(1<<(code%8)) != 0 {
-			in.Keys = append(in.Keys, xproto.Keycode(code))
+func (c *Conn) Input() (Input, error) { return c.AskInput()() }
+
+// AskInput is Input in two steps, as AskBounds is Bounds.
+func (c *Conn) AskInput() func() (Input, error) {
+	keymap, pointer := xproto.QueryKeymap(c.X), xproto.QueryPointer(c.X, c.Screen.Root)
+	return func() (in Input, err error) {
+		keys, err := keymap.Reply()
+		if err != nil {
+			return in, Err(err)
 		}
-	}
-	for number := byte(1); number <= 5; number++ {
-		if pointer.Mask&(xproto.ButtonMask1<<(number-1)) != 0 {
-			in.Buttons = append(in.Buttons, number)
+		at, err := pointer.Reply()
+		if err != nil {
+			return in, Err(err)
 		}
+		in.Pointer = image.Pt(int(at.RootX), int(at.RootY))
+		for code := int(c.Setup.MinKeycode); code <= int(c.Setup.MaxKeycode); code++ {
+			if keys.Keys[code/8]&(1<<(code%8)) != 0 {
+				in.Keys = append(in.Keys, xproto.Keycode(code))
+			}
+		}
+		for number := byte(1); number <= 5; number++ {
+			if at.Mask&(xproto.ButtonMask1<<(number-1)) != 0 {
+				in.Buttons = append(in.Buttons, number)
+			}
+		}
+		return in, nil
 	}
-	return in, nil
 }
 
 // Sync waits until the server has done all that was asked, and returns the first error that came up.

@@ -14,8 +14,8 @@ import (
 // calls. They may be on their way when a method returns, and so may be their faults; Sync waits for both.
 //
 // Nothing is checked here and nothing released: points are on the screen and keycodes on the keyboard, and who
-// pressed releases. All methods are called from one goroutine that is locked to its thread. Errors wrap
-// [driver.ErrDisplayLost] when the server is gone.
+// pressed releases. All methods are called from one goroutine. Errors wrap [driver.ErrDisplayLost] when the server is
+// gone.
 type Sink interface {
 	// Move puts the pointer at a point of the root window.
 	Move(screenPt image.Point) error

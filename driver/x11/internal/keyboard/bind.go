@@ -10,7 +10,7 @@ import (
 	"github.com/deskagent/deskagent/driver/x11/internal/xkb"
 )
 
-// Bind gives empty keycodes their meanings, all at once, and waits until the server has done it.
+// Bind gives keycodes their new meanings, all at once, and waits until the server has done it.
 func Bind(x *xkb.Extension, bindings []Binding) error {
 	keys := map[xproto.Keycode]xkb.Key{}
 	for _, b := range bindings {
@@ -25,19 +25,15 @@ func Bind(x *xkb.Extension, bindings []Binding) error {
 	return nil
 }
 
-// Restore makes keycodes empty again, which they were before they were bound, and locks modifiers. It may be over a
+// Restore gives keycodes back the meanings that they had before they were bound, and locks modifiers. It may be over a
 // connection, and in a process, that did neither bind nor unlock.
-func Restore(conn *display.Conn, bound []xproto.Keycode, locked byte) error {
+func Restore(conn *display.Conn, bound map[xproto.Keycode]xkb.Key, locked byte) error {
 	x, err := xkb.Use(conn)
 	if err != nil {
 		return fmt.Errorf("restoring the keyboard: %w", err)
 	}
-	keys := map[xproto.Keycode]xkb.Key{}
-	for _, code := range bound {
-		keys[code] = xkb.Key{}
-	}
-	if err := change(x, keys); err != nil {
-		return fmt.Errorf("emptying %d keycodes: %w", len(keys), err)
+	if err := change(x, bound); err != nil {
+		return fmt.Errorf("restoring %d keycodes: %w", len(bound), err)
 	}
 	x.Lock(locked, locked)
 	return conn.Sync()

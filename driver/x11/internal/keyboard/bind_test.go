@@ -15,6 +15,7 @@ import (
 // TestRestore checks that another connection puts back what one has bound and unlocked, to the byte.
 func TestRestore(t *testing.T) {
 	server := xvfb.ForTest(t, 64, 64)
+	setLayout(t, server, "us,ru,de")
 	connect := func() (*display.Conn, *xkb.Extension) {
 		conn, err := display.Open(server.Display())
 		if err != nil {
@@ -35,8 +36,11 @@ func TestRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	var bindings []Binding
-	for _, code := range m.empty {
+	meanings := map[xproto.Keycode]xkb.Key{}
+	const theA, theEight = 38, 17
+	for _, code := range append(m.empty, theA, theEight) {
 		bindings = append(bindings, Binding{code, [2]driver.Key{0x01004e2d, 0x0101f600}}) // 中, 😀
+		meanings[code] = m.Key(code)
 	}
 	if err := Bind(dead, bindings); err != nil {
 		t.Fatal(err)
@@ -56,7 +60,7 @@ func TestRestore(t *testing.T) {
 	if err := Bind(dead, []Binding{{Code: 1}}); err == nil {
 		t.Error("got no error for a keycode that no keyboard has")
 	}
-	if err := Restore(living, m.empty, xproto.ModMaskLock); err != nil {
+	if err := Restore(living, meanings, xproto.ModMaskLock); err != nil {
 		t.Fatal(err)
 	}
 	if compiled(t, server) != before {
@@ -83,4 +87,16 @@ func compiled(t *testing.T, server *xvfb.Server) string {
 		t.Fatal(err)
 	}
 	return string(out)
+}
+
+// setLayout puts a keyboard map in force.
+func setLayout(t *testing.T, server *xvfb.Server, layout string) {
+	t.Helper()
+	program, err := exec.LookPath("setxkbmap")
+	if err != nil {
+		t.Skip("needs setxkbmap")
+	}
+	if out, err := exec.Command(program, "-display", server.Display(), "-layout", layout).CombinedOutput(); err != nil {
+		t.Fatalf("setxkbmap: %v: %s", err, out)
+	}
 }

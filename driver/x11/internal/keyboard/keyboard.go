@@ -16,6 +16,7 @@ package keyboard
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"unicode"
 
 	"github.com/jezek/xgb/xproto"
@@ -61,19 +62,25 @@ type modifier struct {
 }
 
 // Read reads the map that is in force, and returns old, which may be nil, when it is that one still.
-func Read(x *xkb.Extension, old *Map) (*Map, error) {
+func Read(x *xkb.Extension, old *Map) (*Map, error) { return Ask(x, old)() }
+
+// Ask is Read in two steps: it sends the request, and what it returns waits for the reply.
+func Ask(x *xkb.Extension, old *Map) func() (*Map, error) {
 	var before *xkb.Map
 	if old != nil {
 		before = old.keys
 	}
-	keys, err := x.Map(before)
-	switch {
-	case err != nil:
-		return nil, err
-	case keys == before:
-		return old, nil
+	answer := x.AskMap(before)
+	return func() (*Map, error) {
+		keys, err := answer()
+		switch {
+		case err != nil:
+			return nil, err
+		case keys == before:
+			return old, nil
+		}
+		return newMap(keys), nil
 	}
-	return newMap(keys), nil
 }
 
 func newMap(keys *xkb.Map) *Map {
@@ -166,21 +173,34 @@ func onNumericPad(symbol driver.Key) bool { return symbol >= 0xff80 && symbol <=
 // Chord finds the keys of a chord, in order, with the Shift and AltGr that a key needs before it. Together with a
 // modifier a letter means its key, in either case: CTRL and C is Ctrl+C and not Ctrl+Shift+C. A character that the
 // group in force lacks is then the key that has it in another group: programs look there for their shortcuts, and so
-// do the people who have such a layout. Whatever else the map lacks comes with a binding, but for modifiers. It is an
-// error, of a kind of package driver, when a key cannot be had or is named twice.
+// do the people who have such a layout. Whatever else the map lacks comes with a binding, but for modifiers: of the key
+// where a US keyboard has the character, or else of an empty keycode. It is an error, of a kind of package driver, when a
+// key cannot be had or is named twice.
 func (m *Map) Chord(symbols []driver.Key, state xkb.State) (chord []Stroke, bindings []Binding, err error) {
 	modified := slices.ContainsFunc(symbols, driver.Key.Modifier)
 	strokes := make([]Stroke, len(symbols))
+	empty := m.empty
 	var held byte
 	for i, symbol := range symbols {
 		stroke, ok := m.Stroke(symbol, state.Group, state.Locked)
+		r, _ := symbol.Rune()
+		isLetter := modified && unicode.IsLetter(r)
+		if isLetter && stroke.Mods&^m.shift.mask == 0 && !sameLetter(stroke.Symbol, symbol) {
+			ok = false // It is there as a capital alone, as on a Hebrew layout, and the key is another one without Shift.
+		}
 		if !ok && modified {
 			stroke, ok = m.inAnyGroup(symbol)
 		}
-		if !ok && !symbol.Modifier() && len(bindings) < len(m.empty) {
+		if !ok && !symbol.Modifier() {
 			var b Binding
-			b, stroke = m.newKey(m.empty[len(bindings)], symbol)
-			bindings, ok = append(bindings, b), true
+			if modified {
+				b, stroke, ok = m.onUSKey(symbol)
+			}
+			if !ok && len(empty) > 0 {
+				b, stroke = m.newKey(empty[0], symbol)
+				empty, ok = empty[1:], true
+			}
+			bindings = append(bindings, b)
 		}
 		if !ok {
 			return nil, nil, fmt.Errorf("key %v: %w by this keyboard map", symbol, driver.ErrUnsupported)
@@ -190,7 +210,7 @@ func (m *Map) Chord(symbols []driver.Key, state xkb.State) (chord []Stroke, bind
 				return nil, nil, fmt.Errorf("%w: keys %v and %v are one key", driver.ErrInvalidAction, symbols[j], symbol)
 			}
 		}
-		if r, _ := symbol.Rune(); modified && unicode.IsLetter(r) {
+		if isLetter {
 			stroke.Mods &^= m.shift.mask
 		}
 		strokes[i] = stroke
@@ -203,6 +223,52 @@ func (m *Map) Chord(symbols []driver.Key, state xkb.State) (chord []Stroke, bind
 		chord = append(chord, stroke)
 	}
 	return chord, bindings, nil
+}
+
+// sameLetter reports whether two symbols are one letter, be it in two cases.
+func sameLetter(a, b driver.Key) bool {
+	r, isCharacter := a.Rune()
+	other, _ := b.Rune()
+	return isCharacter && unicode.ToLower(r) == unicode.ToLower(other)
+}
+
+// usRows are the keys of a US keyboard that have characters: those from a keycode on, bare and with Shift. The keycodes
+// are those of evdev, which is behind every keyboard of today's X servers.
+var usRows = []struct {
+	first         xproto.Keycode
+	bare, shifted string
+}{
+	{10, "1234567890-=", "!@#$%^&*()_+"},
+	{24, "qwertyuiop[]", "QWERTYUIOP{}"},
+	{38, "asdfghjkl;'`", "ASDFGHJKL:\"~"},
+	{51, `\zxcvbnm,./`, "|ZXCVBNM<>?"},
+}
+
+// onUSKey makes a key for a chord out of the one that has a character on a US keyboard, if there is a key with some
+// character in its place.
+func (m *Map) onUSKey(symbol driver.Key) (Binding, Stroke, bool) {
+	r, _ := symbol.Rune()
+	for _, row := range usRows {
+		i, mods := strings.IndexRune(row.bare, r), byte(0)
+		if i < 0 {
+			i, mods = strings.IndexRune(row.shifted, r), m.shift.mask
+		}
+		if i < 0 {
+			continue
+		}
+		b := Binding{row.first + xproto.Keycode(i), [2]driver.Key{driver.Key(row.bare[i]), driver.Key(row.shifted[i])}}
+		_, isCharacter := driver.Key(m.Key(b.Code).Symbol(0, 0)).Rune()
+		return b, Stroke{b.Code, b.Symbols[0], mods}, isCharacter
+	}
+	return Binding{}, Stroke{}, false
+}
+
+// Key is what a key means. It is nothing for one that the keyboard has not.
+func (m *Map) Key(code xproto.Keycode) xkb.Key {
+	if i := int(code) - int(m.keys.First); i >= 0 && i < len(m.keys.Keys) {
+		return m.keys.Keys[i]
+	}
+	return xkb.Key{}
 }
 
 // newKey makes a key for a chord out of a keycode. A letter gets both of its cases, as programs know a shortcut by the

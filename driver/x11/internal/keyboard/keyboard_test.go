@@ -165,6 +165,41 @@ func TestChord(t *testing.T) {
 	}
 }
 
+// TestChordWithoutLatin makes chords on a map that has a key of three in the place of US keys, two of them Russian and one
+// with a capital Latin letter beside a Hebrew one.
+func TestChordWithoutLatin(t *testing.T) {
+	keys := &xkb.Map{Types: types, First: 50, Keys: []xkb.Key{
+		newKey(one, syms{0xffe1}),
+		{},
+		newKey(two, syms{0xce6, 'Z'}),      // ז
+		newKey(letter, syms{0x6de, 0x6fe}), // ч
+		newKey(letter, syms{0x6d3, 0x6f3}), // с
+		newKey(one, syms{0xff0d}),
+		newKey(one, syms{0xffe3}),
+	}, Modifiers: []byte{0: shift, 6: xproto.ModMaskControl}}
+	for _, test := range []struct{ keys, want string }{
+		{"ctrl c", "56 54 54=cC"}, {"ctrl C", "56 54 54=cC"}, {"ctrl shift c", "56 50 54 54=cC"}, {"ctrl x c", "56 53 54 53=xX 54=cC"},
+		{"ctrl |", "56 51 51=||"}, // where there is nothing in its place
+		{"ctrl v", "56 51 51=vV"}, // where there is no character
+		{"c", "51 51=cC"},         // which is a text and no shortcut
+		{"ctrl z", "56 52 52=zZ"}, {"Z", "50 52 "}, {"ctrl с", "56 54 "},
+		{"ctrl c с", "one key"},
+	} {
+		symbols, err := driver.ParseKeys(strings.Fields(test.keys))
+		if err != nil {
+			t.Fatal(err)
+		}
+		chord, bindings, err := newMap(keys).Chord(symbols, xkb.State{})
+		got := words(chord) + " " + bound(bindings)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != test.want && (err == nil || !strings.Contains(got, test.want)) {
+			t.Errorf("%s: got %s, want %s", test.keys, got, test.want)
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	tests := []struct {
 		text  string

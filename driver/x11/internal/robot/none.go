@@ -7,11 +7,10 @@ import (
 	"fmt"
 
 	"github.com/deskagent/deskagent/driver"
-	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/event"
 )
 
 // New says, with [driver.ErrUnsupported], that there is no robotgo.
-func New(*display.Conn) (event.Sink, error) {
+func New(string) (event.Sink, error) {
 	return nil, fmt.Errorf("robotgo in a build without cgo: %w", driver.ErrUnsupported)
 }

@@ -4,15 +4,18 @@
 //
 // robotgo does well what this package lets it do: motion, the left, middle and right button, the wheel, and the
 // keys in its table. It takes every unknown button for the left one and sends keycode 204 for a key it does not
-// know, so everything else goes to the XTEST sink beneath. It also lets Xlib end the process on any X error, which
-// is why its connection is opened behind error handlers.
+// know, so for everything else XTEST is called beside it, on its connection. It also lets Xlib end the process on any X
+// error, which is why that connection is opened behind error handlers.
 //
-// robotgo has one display per process, in a C variable, and so there is one Sink at a time.
+// robotgo has one display per process, in a C variable, and so there is one Sink at a time. All calls are made on one
+// thread, which does nothing else: when the server goes away in the middle of a call, Xlib leaves the display locked to
+// the thread of that call, and a call from another one would never return.
 package robot
 
 /*
-#cgo LDFLAGS: -lX11
+#cgo LDFLAGS: -lX11 -lXtst
 #include <X11/Xlib.h>
+#include <X11/extensions/XTest.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,13 +75,24 @@ static void close_display(void) {
 	XSetIOErrorHandler(outer_io_error);
 }
 
-// keycode returns the keycode that robotgo will send for a symbol, 0 when there is none. Waiting for the server
-// first throws away what it tells every client, such as that there is a new keyboard map, of which Xlib takes note
-// on the way.
+// keycode returns the keycode that robotgo will send for a symbol, 0 when there is none. robotgo looks into the same
+// copy of the keyboard map, of which Xlib takes note as it reads that there is a new one: so the two agree, and it need
+// not be the latest. What has been read is thrown away. XNextEvent waits for nothing then, not even for a dead server.
 static int keycode(unsigned long symbol) {
-	if (lost) return 0;
-	XSync(display, True);
-	return lost ? 0 : XKeysymToKeycode(display, symbol);
+	XEvent event;
+	while (XQLength(display) > 0) XNextEvent(display, &event);
+	return XKeysymToKeycode(display, symbol);
+}
+
+// fake_key and fake_button send what robotgo cannot, and wait for the server as it does.
+static void fake_key(unsigned code, int down) {
+	XTestFakeKeyEvent(display, code, down, CurrentTime);
+	XSync(display, False);
+}
+
+static void fake_button(unsigned number, int down) {
+	XTestFakeButtonEvent(display, number, down, CurrentTime);
+	XSync(display, False);
 }
 
 static int is_lost(void) { return lost; }
@@ -98,6 +112,7 @@ import "C"
 import (
 	"fmt"
 	"image"
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -105,57 +120,111 @@ import (
 	"github.com/jezek/xgb/xproto"
 
 	"github.com/deskagent/deskagent/driver"
-	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/event"
-	"github.com/deskagent/deskagent/driver/x11/internal/xtest"
 )
 
 var owned atomic.Bool
 
-// A Sink is an event.Sink; what it sends has happened when the method returns, unless XTEST sent it.
+// A Sink is an event.Sink. What it sends is on its way to the thread when a method returns, so that a few events in a
+// row cost one switch of threads.
 type Sink struct {
-	*xtest.Sink // for what robotgo does wrong or not at all
-	// pending says that XTEST events may be on their way, which robotgo's must not overtake on its own connection.
-	pending bool
+	sent  bool // since the last Sync
+	calls chan func()
+	ended chan struct{}
+
+	fault error // the thread's: the first one since the last Sync
 }
 
-// New opens robotgo's display, the one that conn is connected to. The display has been found good: robotgo itself
-// crashes without one. The error wraps [driver.ErrUnsupported] while another Sink is open.
-func New(conn *display.Conn) (event.Sink, error) {
-	under, err := xtest.New(conn)
-	if err != nil {
-		return nil, err
-	}
+// New opens robotgo's display, the one with a name. It has been found good, and to have XTEST: robotgo itself crashes
+// without the one and is silent about the other. The error wraps [driver.ErrUnsupported] while another Sink is open.
+func New(displayName string) (event.Sink, error) {
 	if !owned.CompareAndSwap(false, true) {
 		return nil, fmt.Errorf("robotgo for a second display in one process: %w", driver.ErrUnsupported)
 	}
-	robotgo.MouseSleep, robotgo.KeySleep = 0, 0 // Pauses are made above the sink, where they can be cancelled.
-	robotgo.SetXDisplayName(conn.Name)
-	name := C.CString(conn.Name)
-	defer C.free(unsafe.Pointer(name))
-	s := &Sink{Sink: under}
-	if C.open_display(name) == 0 {
+	s := &Sink{calls: make(chan func(), 64), ended: make(chan struct{})}
+	opened := make(chan bool)
+	go s.thread(displayName, opened)
+	if !<-opened {
 		s.Close()
 		return nil, fmt.Errorf("robotgo: %w", driver.ErrNoDisplay)
 	}
 	return s, nil
 }
 
+// thread opens the display, makes the calls, and closes it.
+func (s *Sink) thread(displayName string, opened chan<- bool) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(s.ended)
+	robotgo.MouseSleep, robotgo.KeySleep = 0, 0 // Pauses are made above the sink, where they can be cancelled.
+	robotgo.SetXDisplayName(displayName)
+	name := C.CString(displayName)
+	defer C.free(unsafe.Pointer(name))
+	opened <- C.open_display(name) != 0
+	for call := range s.calls {
+		call()
+	}
+	robotgo.CloseMainDisplay()
+	C.close_display()
+}
+
+// do has the thread make a call, after those before it.
+func (s *Sink) do(call func() error) error {
+	s.sent = true
+	s.calls <- func() {
+		if err := attempt(call); s.fault == nil {
+			s.fault = err
+		}
+	}
+	return nil
+}
+
+// attempt makes a call on the thread, unless the connection is gone: then Xlib is not to be called.
+func attempt(call func() error) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("robotgo: panic: %v", fault)
+		}
+	}()
+	if err := fault(); err != nil {
+		return err
+	}
+	if err := call(); err != nil {
+		return fmt.Errorf("robotgo: %w", err)
+	}
+	return fault()
+}
+
+// fault returns what the error handlers saw.
+func fault() error {
+	if C.is_lost() != 0 {
+		return driver.ErrDisplayLost
+	}
+	text := (*C.char)(C.malloc(256))
+	defer C.free(unsafe.Pointer(text))
+	var request C.int
+	if code := C.take_fault(text, 256, &request); code != 0 {
+		return fmt.Errorf("X error %d of request %d: %s", code, request, C.GoString(text))
+	}
+	return nil
+}
+
 // Move warps the pointer.
 func (s *Sink) Move(screenPt image.Point) error {
-	return s.robotgo(func() error { robotgo.Move(screenPt.X, screenPt.Y); return nil })
+	return s.do(func() error { robotgo.Move(screenPt.X, screenPt.Y); return nil })
 }
 
 var buttons = map[byte]string{1: "left", 2: "center", 3: "right"}
 
 // Button presses and releases.
 func (s *Sink) Button(number byte, down bool) error {
-	name, ok := buttons[number]
-	if !ok {
-		s.pending = true
-		return s.Sink.Button(number, down)
-	}
-	return s.robotgo(func() error { return robotgo.Toggle(name, event.Direction(down)) })
+	return s.do(func() error {
+		if name, ok := buttons[number]; ok {
+			return robotgo.Toggle(name, event.Direction(down))
+		}
+		C.fake_button(C.uint(number), truth(down))
+		return nil
+	})
 }
 
 // Wheel scrolls. robotgo counts up and left as positive.
@@ -172,61 +241,52 @@ func (s *Sink) Wheel(number byte, notches int) error {
 		x = -notches
 	}
 	const delay = 0
-	return s.robotgo(func() error { robotgo.Scroll(x, y, delay); return nil })
+	return s.do(func() error { robotgo.Scroll(x, y, delay); return nil })
 }
 
-// Key goes through robotgo when it has a name for the symbol and Xlib finds it on the very key that is meant:
-// robotgo always takes the first key of any group that has the symbol.
+// Key presses and releases.
 func (s *Sink) Key(code xproto.Keycode, symbol driver.Key, down bool) error {
-	name, ok := keyName(symbol)
-	if !ok || C.keycode(C.ulong(symbol)) != C.int(code) {
-		s.pending = true
-		return s.Sink.Key(code, symbol, down)
-	}
-	return s.robotgo(func() error { return robotgo.KeyToggle(name, event.Direction(down)) })
-}
-
-// robotgo makes one call of robotgo, after all that XTEST was to send before it.
-func (s *Sink) robotgo(call func() error) error {
-	if s.pending {
-		if err := s.Sink.Sync(); err != nil {
-			return err
+	return s.do(func() error {
+		if name, ok := nameOf(code, symbol); ok {
+			return robotgo.KeyToggle(name, event.Direction(down))
 		}
-		s.pending = false
-	}
-	if err := s.fault(); err != nil {
-		return err // Xlib is not to be called once its connection is gone.
-	}
-	if err := call(); err != nil {
-		return fmt.Errorf("robotgo: %w", err)
-	}
-	return s.fault()
+		C.fake_key(C.uint(code), truth(down))
+		return nil
+	})
 }
 
-// fault returns what the error handlers saw.
-func (s *Sink) fault() error {
-	if C.is_lost() != 0 {
-		return driver.ErrDisplayLost
-	}
-	text := (*C.char)(C.malloc(256))
-	defer C.free(unsafe.Pointer(text))
-	var request C.int
-	if code := C.take_fault(text, 256, &request); code != 0 {
-		return fmt.Errorf("X error %d of request %d: %s", code, request, C.GoString(text))
-	}
-	return nil
+// nameOf finds, on the thread, the name by which robotgo presses a key: it has to know the symbol, and Xlib to find that
+// on the very key that is meant. robotgo always takes the first key of any group that has the symbol.
+func nameOf(code xproto.Keycode, symbol driver.Key) (string, bool) {
+	name, ok := keyName(symbol)
+	return name, ok && C.keycode(C.ulong(symbol)) == C.int(code)
 }
 
-// Sync waits for what XTEST sent. robotgo waits at each of its calls.
+func truth(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Sync waits for the thread, and so for the server, for which each call waits.
 func (s *Sink) Sync() error {
-	s.pending = false
-	return s.Sink.Sync()
+	if !s.sent {
+		return nil
+	}
+	s.sent = false
+	done := make(chan error)
+	s.calls <- func() {
+		done <- s.fault
+		s.fault = nil
+	}
+	return <-done
 }
 
 // Close closes robotgo's connection, and lets another Sink have it.
 func (s *Sink) Close() {
-	robotgo.CloseMainDisplay()
-	C.close_display()
+	close(s.calls)
+	<-s.ended
 	owned.Store(false)
 }
 

@@ -8,7 +8,6 @@ import (
 	"image"
 	"io"
 	"net"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -31,8 +30,6 @@ type rig struct {
 
 func newRig(t *testing.T) rig {
 	t.Helper()
-	runtime.LockOSThread()
-	t.Cleanup(runtime.UnlockOSThread)
 	server := xvfb.ForTest(t, 640, 480)
 	window := witness.ForTest(t, server.Display())
 	conn, err := display.Open(server.Display())
@@ -40,7 +37,7 @@ func newRig(t *testing.T) rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	sink, err := New(conn)
+	sink, err := New(conn.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,11 +97,14 @@ func TestNames(t *testing.T) {
 			continue
 		}
 		for _, down := range []bool{true, false} {
+			r.do(func() error {
+				if _, ok := nameOf(stroke.Code, symbol); !ok {
+					t.Errorf("%v does not go through robotgo", symbol)
+				}
+				return nil
+			})
 			if err := r.Key(stroke.Code, symbol, down); err != nil {
 				t.Errorf("%v: %v", symbol, err)
-			}
-			if r.pending {
-				t.Errorf("%v did not go through robotgo", symbol)
 			}
 		}
 		if got, want := r.events(t), "key "+symbol.String()+" down, key "+symbol.String()+" up"; got != want {
@@ -116,7 +116,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestOrder checks that events keep their order when they take turns between the two connections.
+// TestOrder checks that events keep their order when robotgo and XTEST take turns.
 func TestOrder(t *testing.T) {
 	r := newRig(t)
 	keys := r.keys(t)
@@ -141,36 +141,42 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestXError checks that an X error, with which robotgo would end the process, is an error of Go, on both ways
-// into the server.
+// TestXError checks that an X error, with which robotgo would end the process, is an error of Go, on both ways into the
+// server, and that it comes with the next Sync, once.
 func TestXError(t *testing.T) {
 	r := newRig(t)
-	err := r.robotgo(func() error { return robotgo.KeyToggle("f13", "down") })
-	if err == nil || !strings.Contains(err.Error(), "BadValue") {
-		t.Errorf("got %v from robotgo, want BadValue", err)
-	}
 	const noSuchKey = 1
-	if err := r.Key(noSuchKey, 0, true); err != nil {
-		t.Error(err)
-	}
-	if err := r.Sync(); err == nil || !strings.Contains(err.Error(), "BadValue") {
-		t.Errorf("got %v from XTEST, want BadValue", err)
-	}
-	if err := r.Move(image.Pt(3, 4)); err != nil {
-		t.Error(err)
-	}
-	if got, want := r.events(t), "motion (3,4)"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	for name, send := range map[string]func() error{
+		"robotgo": func() error { return r.do(func() error { return robotgo.KeyToggle("f13", "down") }) },
+		"XTEST":   func() error { return r.Key(noSuchKey, 0, true) },
+	} {
+		if err := send(); err != nil {
+			t.Error(err)
+		}
+		if err := r.Move(image.Pt(3, 4)); err != nil {
+			t.Error(err)
+		}
+		if err := r.Sync(); err == nil || !strings.Contains(err.Error(), "BadValue") {
+			t.Errorf("got %v from %s, want BadValue", err, name)
+		}
+		if got, want := r.events(t), "motion (3,4)"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if err := errors.Join(r.Move(image.Pt(1, 1)), r.Sync()); err != nil {
+			t.Error(err)
+		}
+		r.events(t)
 	}
 }
 
 // TestOwner checks that there is one sink at a time, and that the next one has a display of its own.
 func TestOwner(t *testing.T) {
-	r := newRig(t)
-	if _, err := New(r.conn); !errors.Is(err, driver.ErrUnsupported) {
-		t.Errorf("got %v, want a second sink refused", err)
-	}
-	r.Close()
+	t.Run("first", func(t *testing.T) {
+		r := newRig(t)
+		if _, err := New(r.conn.Name); !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("got %v, want a second sink refused", err)
+		}
+	})
 	next := newRig(t)
 	if err := next.Move(image.Pt(5, 6)); err != nil {
 		t.Error(err)
@@ -184,15 +190,7 @@ func TestOwner(t *testing.T) {
 func TestWrongDisplay(t *testing.T) {
 	other := xvfb.ForTest(t, 640, 480)
 	t.Setenv("DISPLAY", other.Display())
-	server := xvfb.ForTest(t, 640, 480)
-	conn, err := display.Open(server.Display())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	gone := *conn
-	gone.Name = ":12345"
-	if sink, err := New(&gone); !errors.Is(err, driver.ErrNoDisplay) {
+	if sink, err := New(":12345"); !errors.Is(err, driver.ErrNoDisplay) {
 		t.Errorf("got %v, %v, want no display", sink, err)
 	}
 	newRig(t) // Nothing of it is left in the way.
@@ -207,11 +205,9 @@ func TestLostWhileOpening(t *testing.T) {
 	}
 	defer conn.Close()
 	t.Setenv("DISPLAY", "") // Xlib goes on there, and to :0.0, where there may be a server.
-	gone := *conn
 	// The first bytes are the setup; Xlib asks for more afterwards.
 	for _, size := range []int64{1, int64(len(conn.X.SetupBytes)), int64(len(conn.X.SetupBytes)) + 40} {
-		gone.Name = cutOff(t, server, size)
-		if sink, err := New(&gone); !errors.Is(err, driver.ErrNoDisplay) {
+		if sink, err := New(cutOff(t, server, size)); !errors.Is(err, driver.ErrNoDisplay) {
 			t.Errorf("cut off after %d bytes: got %v, %v, want no display", size, sink, err)
 		}
 	}
@@ -250,15 +246,26 @@ func cutOff(t *testing.T, server *xvfb.Server, size int64) string {
 // TestLost checks that the end of the server is an error on every later call, with no call into Xlib.
 func TestLost(t *testing.T) {
 	r := newRig(t)
-	if err := r.Move(image.Pt(1, 1)); err != nil {
+	if err := errors.Join(r.Move(image.Pt(1, 1)), r.Sync()); err != nil {
 		t.Fatal(err)
 	}
 	r.server.Kill()
-	for name, err := range map[string]error{
-		"move": r.Move(image.Pt(2, 2)), "button": r.Button(1, true), "wheel": r.Wheel(4, 3), "key": r.Key(38, 'a', true), "sync": r.Sync(),
+	for _, call := range []struct {
+		name string
+		send func() error
+	}{
+		{"move", func() error { return r.Move(image.Pt(2, 2)) }},
+		{"button", func() error { return r.Button(1, true) }},
+		{"another button", func() error { return r.Button(8, true) }},
+		{"wheel", func() error { return r.Wheel(4, 3) }},
+		{"key", func() error { return r.Key(38, 'a', true) }},
+		{"another key", func() error { return r.Key(135, 0xff67, true) }},
 	} {
-		if name != "key" && !errors.Is(err, driver.ErrDisplayLost) { // The key goes to XTEST then, and sync tells.
-			t.Errorf("%s: got %v, want the display lost", name, err)
+		if err := call.send(); err != nil {
+			t.Errorf("%s: %v", call.name, err)
+		}
+		if err := r.Sync(); !errors.Is(err, driver.ErrDisplayLost) {
+			t.Errorf("%s: got %v, want the display lost", call.name, err)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package ward keeps a record, on the display itself, of what the driver may leave behind if it dies: keys and
-// buttons that may be down, keycodes that were given a meaning, and locks that were lifted. The server undoes none of that at the end of a
-// connection. The record is written before the deed, so that whoever comes after, the watchdog or the next driver,
-// knows what to undo.
+// buttons that may be down, keycodes that were given another meaning, and locks that were lifted. The server undoes none
+// of that at the end of a connection. The record is written before the deed, so that whoever comes after, the watchdog or
+// the next driver, knows what to undo.
 //
 // # On the display
 //
@@ -10,13 +10,16 @@
 // driver. The server ends the ownership with the connection, however that comes about, and only after it has done
 // all that came over it. So a record whose selection has no owner is one of a driver that died, and it is whole.
 //
-// The record is a list of words, type CARDINAL, each a kind in the upper bits and a number in the lowest eight. No
+// The record is a list of words, type CARDINAL, each a kind in the upper bits and a number in the lowest eight. A keycode
+// with another meaning is followed by the meaning that it had: a word for the types of its groups; one for its groups, its
+// width and the number of its symbols, in this order from the uppermost byte, the number in 16 bits; and the symbols. No
 // property is an empty record.
 package ward
 
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jezek/xgb"
@@ -25,6 +28,7 @@ import (
 
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
+	"github.com/deskagent/deskagent/driver/x11/internal/xkb"
 )
 
 // places is how many drivers one display may have at a time. More than one is only of use to look on while another
@@ -43,16 +47,22 @@ const (
 type State struct {
 	Keys    []xproto.Keycode // that may be down
 	Buttons []byte           // that may be down, by their X numbers
-	Bound   []xproto.Keycode // that were empty and may have symbols now
-	Locked  byte             // modifiers that were locked and may be no longer, as a mask of core events
+	// Bound are keycodes that may have another meaning now, with the one that they had: mostly none.
+	Bound  map[xproto.Keycode]xkb.Key
+	Locked byte // modifiers that were locked and may be no longer, as a mask of core events
 }
 
 // Empty reports whether there is nothing to undo.
 func (s State) Empty() bool { return len(s.Keys)+len(s.Buttons)+len(s.Bound) == 0 && s.Locked == 0 }
 
-// union returns what is in either.
+// union returns what is in either. Of a keycode that is bound in both, what it meant in s counts, which is older.
 func (s State) union(other State) State {
-	return State{merge(s.Keys, other.Keys), merge(s.Buttons, other.Buttons), merge(s.Bound, other.Bound), s.Locked | other.Locked}
+	bound := maps.Clone(other.Bound)
+	if bound == nil {
+		bound = map[xproto.Keycode]xkb.Key{}
+	}
+	maps.Copy(bound, s.Bound)
+	return State{merge(s.Keys, other.Keys), merge(s.Buttons, other.Buttons), bound, s.Locked | other.Locked}
 }
 
 func merge[T cmp.Ordered](a, b []T) []T {
@@ -70,8 +80,12 @@ func (s State) encode() []byte {
 	for _, number := range s.Buttons {
 		words = append(words, kindButton|uint32(number))
 	}
-	for _, code := range s.Bound {
-		words = append(words, kindBound|uint32(code))
+	for _, code := range slices.Sorted(maps.Keys(s.Bound)) {
+		key := s.Bound[code]
+		words = append(words, kindBound|uint32(code), xgb.Get32(key.Types[:]), uint32(key.Groups)<<24|uint32(key.Width)<<16|uint32(len(key.Symbols)))
+		for _, symbol := range key.Symbols {
+			words = append(words, uint32(symbol))
+		}
 	}
 	if s.Locked != 0 {
 		words = append(words, kindLocked|uint32(s.Locked))
@@ -94,12 +108,39 @@ func decode(record []byte) (s State) {
 		case kind == kindButton && number > 0:
 			s.Buttons = append(s.Buttons, number)
 		case kind == kindBound && number >= firstKeycode:
-			s.Bound = append(s.Bound, xproto.Keycode(number))
+			key, rest := decodeKey(record)
+			if rest == nil {
+				return s
+			}
+			if s.Bound == nil {
+				s.Bound = map[xproto.Keycode]xkb.Key{}
+			}
+			s.Bound[xproto.Keycode(number)], record = key, rest
 		case kind == kindLocked:
 			s.Locked |= number
 		}
 	}
 	return s
+}
+
+// decodeKey reads what a keycode meant, from the word of the keycode on, and returns the record from the last word of that
+// on. There is no record left when it makes no sense.
+func decodeKey(record []byte) (key xkb.Key, rest []byte) {
+	const head, mostGroups = 3 * 4, 4
+	if len(record) < head {
+		return key, nil
+	}
+	shape := xgb.Get32(record[8:])
+	key = xkb.Key{Types: [4]byte(record[4:]), Groups: byte(shape >> 24), Width: byte(shape >> 16)}
+	groups, symbols := int(key.Groups&15), int(shape&0xffff)
+	end := head + 4*symbols
+	if groups > mostGroups || symbols != groups*int(key.Width) || len(record) < end {
+		return xkb.Key{}, nil
+	}
+	for word := head; word < end; word += 4 {
+		key.Symbols = append(key.Symbols, xproto.Keysym(xgb.Get32(record[word:])))
+	}
+	return key, record[end-4:]
 }
 
 // firstKeycode is the lowest keycode that the X protocol allows.
@@ -163,7 +204,7 @@ func (w *Ward) State() State {
 
 // Set makes s the record. It keeps s, which the caller does not change afterwards.
 func (w *Ward) Set(s State) error {
-	if w == nil {
+	if w == nil || s.Empty() && w.state.Empty() {
 		return nil
 	}
 	w.state = s
@@ -181,7 +222,7 @@ func (w *Ward) Add(s State) (added bool, err error) {
 	if w == nil {
 		return false, nil
 	}
-	if contains(w.state.Keys, s.Keys) && contains(w.state.Buttons, s.Buttons) && contains(w.state.Bound, s.Bound) && s.Locked&^w.state.Locked == 0 {
+	if contains(w.state.Keys, s.Keys) && contains(w.state.Buttons, s.Buttons) && w.binds(s.Bound) && s.Locked&^w.state.Locked == 0 {
 		return false, nil // as for nearly all characters of a text
 	}
 	return true, w.Set(w.state.union(s))
@@ -192,11 +233,29 @@ func contains[T comparable](many, few []T) bool {
 	return !slices.ContainsFunc(few, func(one T) bool { return !slices.Contains(many, one) })
 }
 
+// binds reports whether all of the keycodes are on record.
+func (w *Ward) binds(bound map[xproto.Keycode]xkb.Key) bool {
+	for code := range bound {
+		if _, ok := w.state.Bound[code]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// Sync waits until the record is on the display, which is needed before what is sent over another connection.
+func (w *Ward) Sync() error {
+	if w == nil {
+		return nil
+	}
+	return w.conn.Sync()
+}
+
 // Clear empties the record.
 func (w *Ward) Clear() error { return w.Set(State{}) }
 
-// A Restore makes keycodes empty again and locks modifiers.
-type Restore func(conn *display.Conn, bound []xproto.Keycode, locked byte) error
+// A Restore gives keycodes back the meanings that they had, and locks modifiers.
+type Restore func(conn *display.Conn, bound map[xproto.Keycode]xkb.Key, locked byte) error
 
 // Recover undoes what drivers that died have left behind, and returns what they recorded. Of the keys and buttons
 // it releases those that are down, with XTEST, which the caller has found to be there. A record stays when
@@ -306,7 +365,7 @@ func lookUp(conn *display.Conn, number int, onlyIfExists bool) (xproto.Atom, xpr
 
 // read reads the record of a place.
 func read(conn *display.Conn, place xproto.Atom) (State, error) {
-	const most = 3 * 256 // words: each number once in each kind
+	const most = 1 << 16 // words: far more than all keys and what they may mean
 	property, err := xproto.GetProperty(conn.X, false, conn.Screen.Root, place, xproto.AtomCardinal, 0, most).Reply()
 	if err != nil {
 		return State{}, display.Err(err)

@@ -3,6 +3,7 @@ package ward_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/ward"
+	"github.com/deskagent/deskagent/driver/x11/internal/xkb"
 	"github.com/deskagent/deskagent/internal/witness"
 	"github.com/deskagent/deskagent/internal/xvfb"
 )
@@ -40,7 +42,7 @@ func claim(t *testing.T, conn *display.Conn) *ward.Ward {
 	return w
 }
 
-func noRestore(_ *display.Conn, codes []xproto.Keycode, _ byte) error {
+func noRestore(_ *display.Conn, codes map[xproto.Keycode]xkb.Key, _ byte) error {
 	return fmt.Errorf("asked to restore %v", codes)
 }
 
@@ -66,7 +68,10 @@ func TestRecover(t *testing.T) {
 	server := xvfb.ForTest(t, 64, 64)
 	window := witness.ForTest(t, server.Display())
 	dead, other := connect(t, server), connect(t, server)
-	state := ward.State{Keys: []xproto.Keycode{37, 50, 38}, Buttons: []byte{1, 8}, Bound: []xproto.Keycode{248, 249}, Locked: xproto.ModMaskLock}
+	bound := map[xproto.Keycode]xkb.Key{
+		248: {}, 249: {}, 54: {Types: [4]byte{2, 1}, Groups: 2, Width: 2, Symbols: []xproto.Keysym{0x6d3, 0x6f3, 0x01000430, 0}},
+	}
+	state := ward.State{Keys: []xproto.Keycode{37, 50, 38}, Buttons: []byte{1, 8}, Bound: bound, Locked: xproto.ModMaskLock}
 	if err := claim(t, dead).Set(state); err != nil {
 		t.Fatal(err)
 	}
@@ -81,23 +86,23 @@ func TestRecover(t *testing.T) {
 	end(t, dead)
 
 	broken := errors.New("broken")
-	if _, err := ward.Recover(other, func(*display.Conn, []xproto.Keycode, byte) error { return broken }); !errors.Is(err, broken) {
+	if _, err := ward.Recover(other, func(*display.Conn, map[xproto.Keycode]xkb.Key, byte) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("got %v, want the fault of restoring", err)
 	}
-	var unbound []xproto.Keycode
+	var unbound map[xproto.Keycode]xkb.Key
 	var locked byte
-	w, found, err := ward.Claim(other, func(_ *display.Conn, codes []xproto.Keycode, mask byte) error {
+	w, found, err := ward.Claim(other, func(_ *display.Conn, codes map[xproto.Keycode]xkb.Key, mask byte) error {
 		unbound, locked = codes, mask
 		return nil
 	})
 	if err != nil || w == nil {
 		t.Fatal(err)
 	}
-	want := ward.State{Keys: []xproto.Keycode{37, 38, 50}, Buttons: []byte{1, 8}, Bound: []xproto.Keycode{248, 249}, Locked: xproto.ModMaskLock}
+	want := ward.State{Keys: []xproto.Keycode{37, 38, 50}, Buttons: []byte{1, 8}, Bound: bound, Locked: xproto.ModMaskLock}
 	if got := fmt.Sprint(found); got != fmt.Sprint(want) {
 		t.Errorf("found %v, want %v", got, want)
 	}
-	if !slices.Equal(unbound, want.Bound) || locked != want.Locked {
+	if !reflect.DeepEqual(unbound, bound) || locked != want.Locked {
 		t.Errorf("unbound %v and locked %#x, want %v and %#x", unbound, locked, want.Bound, want.Locked)
 	}
 	if held, err := window.Held(); err != nil || !slices.Equal(held, []string{"Alt_L"}) {
@@ -113,6 +118,7 @@ func TestAddAndClear(t *testing.T) {
 	server := xvfb.ForTest(t, 64, 64)
 	dead, judge := connect(t, server), connect(t, server)
 	w := claim(t, dead)
+	old := xkb.Key{Groups: 1, Width: 1, Symbols: []xproto.Keysym{'c'}}
 	for i, step := range []struct {
 		add   ward.State
 		isNew bool
@@ -122,17 +128,21 @@ func TestAddAndClear(t *testing.T) {
 		{ward.State{Buttons: []byte{1}}, true},
 		{ward.State{}, false},
 		{ward.State{Keys: []xproto.Keycode{50, 37}, Buttons: []byte{1}}, true},
+		{ward.State{Bound: map[xproto.Keycode]xkb.Key{54: old}}, true},
+		{ward.State{Bound: map[xproto.Keycode]xkb.Key{54: {}}}, false},
+		{ward.State{Bound: map[xproto.Keycode]xkb.Key{54: {}, 55: old}}, true},
 	} {
 		if isNew, err := w.Add(step.add); err != nil || isNew != step.isNew {
 			t.Errorf("step %d: got %v, %v, want %v", i, isNew, err, step.isNew)
 		}
 	}
-	want := fmt.Sprint(ward.State{Keys: []xproto.Keycode{37, 50}, Buttons: []byte{1}})
+	want := fmt.Sprint(ward.State{Keys: []xproto.Keycode{37, 50}, Buttons: []byte{1}, Bound: map[xproto.Keycode]xkb.Key{54: old, 55: old}})
 	if got := fmt.Sprint(w.State()); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	end(t, dead)
-	if found, err := ward.Recover(judge, noRestore); err != nil || fmt.Sprint(found) != want {
+	restore := func(*display.Conn, map[xproto.Keycode]xkb.Key, byte) error { return nil }
+	if found, err := ward.Recover(judge, restore); err != nil || fmt.Sprint(found) != want {
 		t.Errorf("found %v, %v, want %s", found, err, want)
 	}
 
@@ -196,7 +206,11 @@ func TestNonsense(t *testing.T) {
 		{"bytes", xproto.AtomCardinal, 8, []byte{37, 1, 0, 0}},
 		{"another type", xproto.AtomAtom, 32, []byte{37, 1, 0, 0}},
 		{"unknown kind", xproto.AtomCardinal, 32, []byte{37, 0, 0, 0, 37, 9, 0, 0, 37, 1, 1, 0}},
-		{"no such numbers", xproto.AtomCardinal, 32, []byte{7, 1, 0, 0, 0, 2, 0, 0, 7, 3, 0, 0}},
+		{"no such numbers", xproto.AtomCardinal, 32, []byte{7, 1, 0, 0, 0, 2, 0, 0, 7, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+		{"a meaning cut short", xproto.AtomCardinal, 32, []byte{54, 3, 0, 0, 0, 0, 0, 0}},
+		{"symbols cut short", xproto.AtomCardinal, 32, []byte{54, 3, 0, 0, 0, 0, 0, 0, 2, 0, 2, 1, 37, 1, 0, 0}},
+		{"more symbols than levels", xproto.AtomCardinal, 32, []byte{54, 3, 0, 0, 0, 0, 0, 0, 1, 0, 2, 1, 37, 1, 0, 0}},
+		{"too many groups", xproto.AtomCardinal, 32, []byte{54, 3, 0, 0, 0, 0, 0, 0, 5, 0, 1, 5, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := xproto.ChangePropertyChecked(judge.X, xproto.PropModeReplace, judge.Screen.Root, atom.Atom, test.kind, test.format,

@@ -56,7 +56,7 @@ func Use(conn *display.Conn) (*Extension, error) {
 	x := &Extension{conn, found.MajorOpcode}
 	var version writer
 	version.put16(1, 0)
-	reply, err := x.ask(useExtension, version)
+	reply, err := x.ask(useExtension, version)()
 	if err != nil {
 		return nil, fmt.Errorf("using %s 1.0: %w", name, err)
 	}
@@ -76,14 +76,21 @@ type State struct {
 }
 
 // State asks for the state of the keyboard.
-func (x *Extension) State() (State, error) {
+func (x *Extension) State() (State, error) { return x.AskState()() }
+
+// AskState is State in two steps: it sends the request, and what it returns waits for the reply. Several questions whose
+// requests are sent first cost one wait.
+func (x *Extension) AskState() func() (State, error) {
 	var body writer
 	body.put16(coreKeyboard, 0)
-	reply, err := x.ask(getState, body)
-	if err != nil {
-		return State{}, fmt.Errorf("asking for the state of the keyboard: %w", err)
+	answer := x.ask(getState, body)
+	return func() (State, error) {
+		reply, err := answer()
+		if err != nil {
+			return State{}, fmt.Errorf("asking for the state of the keyboard: %w", err)
+		}
+		return State{Base: reply[9], Latched: reply[10], Locked: reply[11], Group: int(reply[12])}, nil
 	}
-	return State{Base: reply[9], Latched: reply[10], Locked: reply[11], Group: int(reply[12])}, nil
 }
 
 // Lock sets those modifiers of a mask that are locked to the ones in locked, and drops what is latched of the mask.
@@ -160,23 +167,29 @@ type Map struct {
 // Map reads the map that is in force, and returns old when it is that one still. To ask takes 50µs, and is how to hear
 // of changes: to clients that speak the extension the server reports a new keyboard by an event of the extension alone,
 // which xgb cannot read.
-func (x *Extension) Map(old *Map) (*Map, error) {
+func (x *Extension) Map(old *Map) (*Map, error) { return x.AskMap(old)() }
+
+// AskMap is Map in two steps, as AskState is State.
+func (x *Extension) AskMap(old *Map) func() (*Map, error) {
 	var body writer
 	body.put16(coreKeyboard, partTypes|partSymbols|partModifiers)
 	body = append(body, make([]byte, 20)...) // no other part, not even of a few keys
-	reply, err := x.ask(getMap, body)
-	if err != nil {
-		return nil, fmt.Errorf("reading the keyboard map: %w", err)
+	answer := x.ask(getMap, body)
+	return func() (*Map, error) {
+		reply, err := answer()
+		if err != nil {
+			return nil, fmt.Errorf("reading the keyboard map: %w", err)
+		}
+		const head = 8 // with the number of the request
+		if old != nil && bytes.Equal(reply[head:], old.reply[head:]) {
+			return old, nil
+		}
+		m, err := parseMap(reply)
+		if err != nil {
+			return nil, fmt.Errorf("reading the keyboard map: %w", err)
+		}
+		return m, nil
 	}
-	const head = 8 // with the number of the request
-	if old != nil && bytes.Equal(reply[head:], old.reply[head:]) {
-		return old, nil
-	}
-	m, err := parseMap(reply)
-	if err != nil {
-		return nil, fmt.Errorf("reading the keyboard map: %w", err)
-	}
-	return m, nil
 }
 
 func parseMap(reply []byte) (m *Map, err error) {
@@ -241,15 +254,17 @@ func (x *Extension) SetKeys(first xproto.Keycode, keys []Key) error {
 	return x.conn.Sync()
 }
 
-// ask sends a request and waits for its reply.
-func (x *Extension) ask(minor byte, body writer) ([]byte, error) {
+// ask sends a request, and returns a function that waits for its reply.
+func (x *Extension) ask(minor byte, body writer) func() ([]byte, error) {
 	cookie := x.conn.X.NewCookie(true, true)
 	x.conn.X.NewRequest(x.request(minor, body), cookie)
-	reply, err := cookie.Reply()
-	if err != nil {
-		return nil, display.Err(err)
+	return func() ([]byte, error) {
+		reply, err := cookie.Reply()
+		if err != nil {
+			return nil, display.Err(err)
+		}
+		return reply, nil
 	}
-	return reply, nil
 }
 
 // send sends a request that has no reply. What the server objects to comes with the next Sync.

@@ -199,7 +199,7 @@ func TestCutShort(t *testing.T) {
 	x, _ := newExtension(t, "us")
 	var body writer
 	body.put16(coreKeyboard, partTypes|partSymbols|partModifiers)
-	reply, err := x.ask(getMap, append(body, make([]byte, 20)...))
+	reply, err := x.ask(getMap, append(body, make([]byte, 20)...))()
 	if err != nil {
 		t.Fatal(err)
 	}

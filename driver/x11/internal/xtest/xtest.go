@@ -14,7 +14,10 @@ import (
 
 // A Sink sends events over a connection that it does not own. It is an event.Sink; events are on their way when a
 // method returns.
-type Sink struct{ conn *display.Conn }
+type Sink struct {
+	conn *display.Conn
+	sent bool // since the last Sync
+}
 
 // New checks that the server has XTEST. The error wraps [driver.ErrUnsupported] when it has not.
 func New(conn *display.Conn) (*Sink, error) {
@@ -28,7 +31,7 @@ func New(conn *display.Conn) (*Sink, error) {
 	if err := xtest.Init(conn.X); err != nil {
 		return nil, display.Err(err)
 	}
-	return &Sink{conn}, nil
+	return &Sink{conn: conn}, nil
 }
 
 // Move sends an absolute motion.
@@ -68,11 +71,18 @@ func (s *Sink) Key(code xproto.Keycode, _ driver.Key, down bool) error {
 
 // fake waits for no answer, so that many events go in one go; what the server objects to comes with Sync.
 func (s *Sink) fake(kind, detail byte, screenPt image.Point) {
+	s.sent = true
 	xtest.FakeInput(s.conn.X, kind, detail, xproto.TimeCurrentTime, s.conn.Screen.Root, int16(screenPt.X), int16(screenPt.Y), 0)
 }
 
-// Sync waits for the server.
-func (s *Sink) Sync() error { return s.conn.Sync() }
+// Sync waits for the server, if there is anything to wait for.
+func (s *Sink) Sync() error {
+	if !s.sent {
+		return nil
+	}
+	s.sent = false
+	return s.conn.Sync()
+}
 
 // Close has nothing to free.
 func (s *Sink) Close() {}
