@@ -14,6 +14,7 @@ import (
 	"github.com/deskagent/deskagent/driver/x11"
 	"github.com/deskagent/deskagent/exercise"
 	"github.com/deskagent/deskagent/scaling"
+	"github.com/deskagent/deskagent/toolset"
 )
 
 const exerciseHelp = `Drives a practice application through the whole stack, without a key and without a network: a
@@ -66,6 +67,7 @@ type runExercise struct {
 }
 
 func (e *runExercise) run(ctx context.Context) error {
+	e.view.Most = toolset.DefaultFit
 	if e.display != "" && e.screen != (sizeFlag{}) {
 		return usagef("--screen is for a virtual display, and --display %s has its own size", e.display)
 	}

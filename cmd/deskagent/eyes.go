@@ -13,6 +13,7 @@ import (
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11"
 	"github.com/deskagent/deskagent/scaling"
+	"github.com/deskagent/deskagent/toolset"
 )
 
 // sight says what the driver shows in pictures, and when it takes them.
@@ -174,6 +175,33 @@ func (f *settleFlag) Set(s string) error {
 		}
 		*to = t
 	}
+	return nil
+}
+
+// limitsFlag is the name of limits.
+type limitsFlag toolset.Limits
+
+var limits = map[string]toolset.Limits{
+	"original": toolset.LimitsOriginal, "high": toolset.LimitsHigh, "small": toolset.LimitsSmall, "tiles": toolset.LimitsTiles,
+}
+
+func (f *limitsFlag) String() string {
+	for name, l := range limits {
+		if l == toolset.Limits(*f) {
+			return name
+		}
+	}
+	return "high"
+}
+
+func (f *limitsFlag) Type() string { return "WHICH" }
+
+func (f *limitsFlag) Set(s string) error {
+	l, ok := limits[s]
+	if !ok {
+		return errors.New("want original, high, small or tiles")
+	}
+	*f = limitsFlag(l)
 	return nil
 }
 

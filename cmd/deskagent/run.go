@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image"
 	"io"
 	"log/slog"
 	"net"
@@ -38,9 +37,6 @@ const (
 	defaultModel = "gpt-5.4"
 )
 
-// defaultPicture is what a picture must fit into when no size is given. Screens are not enlarged.
-var defaultPicture = image.Pt(1440, 900)
-
 const runHelp = `Lets a model do a task on the display: it sees screenshots and answers with computer actions,
 until it has a final answer, which goes to standard output; progress goes to standard error.
 The key comes from OPENAI_API_KEY.
@@ -57,7 +53,12 @@ A display that is not marked as a guest's is refused. This marks one:
 --allow-host goes on without.
 
 Pictures show the whole screen, made to fit 1440x900 when it is larger; --size and --crop change
-that.
+that. A picture that the API would make smaller, with which every point would be off, is refused;
+--limits says what the model at hand takes, as the API's guide to images has it:
+  original  6000 pixels a side, 10000 patches of 32 by 32: gpt-5.5
+  high      2048, 2500: gpt-5.4 (default)
+  small     2048, 1536: gpt-5.4-mini and -nano, gpt-5.2, gpt-5-mini and -nano, o4-mini
+  tiles     2048, the shorter side 768: computer-use-preview, gpt-4o, gpt-4.1
 
 ` + eyesHelp + `
 
@@ -86,6 +87,9 @@ func newRun(c *command) *cobra.Command {
 	flags.StringSliceVar(&r.codes, "acknowledge-checks", nil, "codes of safety checks to acknowledge unasked")
 	flags.BoolVar(&r.allowHost, "allow-host", false, "go on even if the display is not marked as a guest's")
 	eyesFlags(cmd, &r.eyes)
+	flags.StringVar(&r.encoding.Format, "format", "png", "how pictures are sent: png or jpeg")
+	flags.IntVar(&r.encoding.Quality, "quality", 0, "quality of JPEG pictures, from 1 to 100 (default 85)")
+	flags.Var(&r.limits, "limits", "how large pictures may be: original, high, small or tiles")
 	handsFlags(cmd, &r.hands)
 	return cmd
 }
@@ -99,6 +103,8 @@ type runTask struct {
 	codes          []string
 	allowHost      bool
 	eyes           eyes
+	encoding       toolset.Encoding
+	limits         limitsFlag
 	hands          hands
 }
 
@@ -111,6 +117,10 @@ func (r *runTask) run(ctx context.Context, task string) error {
 	}
 	if err := r.eyes.resolve(); err != nil {
 		return err
+	}
+	present, err := r.encoding.Presenter()
+	if err != nil {
+		return usageError{err}
 	}
 	client, err := r.client()
 	if err != nil {
@@ -134,7 +144,8 @@ func (r *runTask) run(ctx context.Context, task string) error {
 	}
 	progress := &progress{out: r.err, started: time.Now()}
 	tools, err := toolset.New(d, &toolset.Options{
-		View: r.eyes.view, Window: r.eyes.focus == focusWindow, OnCall: progress.call, OnPicture: progress.picture, Logger: r.logger(),
+		View: r.eyes.view, Window: r.eyes.focus == focusWindow, Limits: toolset.Limits(r.limits), Present: present,
+		OnCall: progress.call, OnPicture: progress.picture, Logger: r.logger(),
 	})
 	if err != nil {
 		return err
@@ -221,7 +232,7 @@ func (r *runTask) checkGuest() error {
 
 // checkView has pictures without a size fit, and refuses a view that the screen does not have.
 func (r *runTask) checkView(ctx context.Context, d *x11.Driver) error {
-	r.eyes.view.Most = defaultPicture
+	r.eyes.view.Most = toolset.DefaultFit
 	bounds, err := d.Bounds(ctx)
 	if err != nil {
 		return err

@@ -50,6 +50,7 @@ func newScreenshot(c *command) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write, - for standard output")
 	eyesFlags(cmd, &e)
+	cmd.Flags().Lookup("size").Usage = "size of the picture (default that of the part shown)"
 	return cmd
 }
 

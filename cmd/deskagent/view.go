@@ -71,6 +71,6 @@ func numbers(s, separator string, count int) ([]int, error) {
 
 // viewFlags adds the two flags that make a view of the screen.
 func viewFlags(cmd *cobra.Command, v *scaling.View) {
-	cmd.Flags().Var((*sizeFlag)(&v.Size), "size", "size of the picture (default that of the part shown)")
+	cmd.Flags().Var((*sizeFlag)(&v.Size), "size", "size of the picture (default that of the part shown, made to fit 1440x900)")
 	cmd.Flags().Var((*cropFlag)(&v.Crop), "crop", "part of the screen to show (default all of it)")
 }
