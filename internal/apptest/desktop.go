@@ -54,6 +54,12 @@ func (d *Desktop) awaitManager(t testing.TB) {
 	}
 	xproto.CreateWindow(d.x, 0, window, d.root, 0, 0, 1, 1, 0, xproto.WindowClassInputOutput, 0, 0, nil)
 	defer xproto.DestroyWindow(d.x, window)
+	// It wants no keys. Otherwise it would be given the focus, and when it goes the manager would take the focus from
+	// whoever has it then.
+	const inputHint, length = 1, 9
+	noInput := make([]byte, 4*length)
+	noInput[0] = inputHint
+	xproto.ChangeProperty(d.x, xproto.PropModeReplace, window, xproto.AtomWmHints, xproto.AtomWmHints, 32, length, noInput)
 	for deadline := time.Now().Add(startTime); d.property(window, "WM_STATE") == nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("no window manager within %v", startTime)
