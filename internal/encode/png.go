@@ -14,28 +14,37 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
+// pngs keeps encoders that nobody uses.
+var pngs = sync.Pool{New: func() any { return new(pngEncoder) }}
+
 // AppendPNG appends a picture to dst as a PNG file of 8-bit colours without alpha, whose bytes are not looked at. It
 // compresses for speed, and in several goroutines where there are so many processors and pixels; for each beyond the
 // first the file grows by some hundred bytes, and so it depends on [runtime.GOMAXPROCS]. It may be called from several
 // goroutines. The only error is a picture without pixels, or with more than a PNG can have.
 func AppendPNG(dst []byte, picture *image.RGBA) ([]byte, error) {
+	e := pngs.Get().(*pngEncoder)
+	defer pngs.Put(e)
+	return e.append(dst, picture)
+}
+
+// A pngEncoder encodes one picture at a time. It keeps its compressors, which take about 1 MiB each, and time to make.
+type pngEncoder struct{ strips []*strip }
+
+func (e *pngEncoder) append(dst []byte, picture *image.RGBA) ([]byte, error) {
 	w, h := picture.Rect.Dx(), picture.Rect.Dy()
 	if w < 1 || h < 1 || w > math.MaxInt32/4 || h > math.MaxInt32 {
 		return dst, fmt.Errorf("encoding a picture of %dx%d as PNG: want from 1x1 pixels", w, h)
 	}
 	n := min(runtime.GOMAXPROCS(0), 1+w*h/share, h)
-	parts := make([]*strip, n)
-	var others sync.WaitGroup
-	for i := range parts {
-		s := strips.Get().(*strip)
-		defer strips.Put(s)
-		parts[i] = s
-		if i < n-1 {
-			others.Go(func() { s.encode(picture, i*h/n, (i+1)*h/n) })
-		} else {
-			s.encode(picture, i*h/n, h)
-		}
+	for len(e.strips) < n {
+		e.strips = append(e.strips, newStrip())
 	}
+	strips := e.strips[:n]
+	var others sync.WaitGroup
+	for i, s := range strips[1:] {
+		others.Go(func() { s.encode(picture, (i+1)*h/n, (i+2)*h/n) })
+	}
+	strips[0].encode(picture, 0, h/n)
 	others.Wait()
 
 	dst = append(dst, signature...)
@@ -44,7 +53,7 @@ func AppendPNG(dst []byte, picture *image.RGBA) ([]byte, error) {
 	dst = binary.BigEndian.AppendUint32(dst, uint32(h))
 	dst = closeChunk(append(dst, 8, 2, 0, 0, 0), start) // bits, truecolour, deflate, adaptive filters, not interlaced
 	sum := uint32(1)
-	for _, s := range parts {
+	for _, s := range strips {
 		dst = append(dst, s.chunk...)
 		sum = joinSums(sum, s.sum, s.length)
 	}
@@ -102,14 +111,13 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// strips keeps those that nobody uses: a compressor takes about 1 MiB, and time to make.
-var strips = sync.Pool{New: func() any {
+func newStrip() *strip {
 	deflate, err := flate.NewWriter(nil, flate.BestSpeed)
 	if err != nil {
 		panic(err) // there is this level
 	}
 	return &strip{deflate: deflate}
-}}
+}
 
 // encode encodes the rows of p in [from, to).
 func (s *strip) encode(p *image.RGBA, from, to int) {

@@ -151,4 +151,4 @@ func outside(area, screen image.Rectangle) error {
 func at(area image.Rectangle) uint32   { return pair(area.Min) }
 func size(area image.Rectangle) uint32 { return pair(area.Size()) }
 
-func pair(p image.Point) uint32 { return uint32(uint16(p.X)) | uint32(uint16(p.Y))<<16 }
+func pair(p image.Point) uint32 { return uint32(p.X) | uint32(p.Y)<<16 }

@@ -71,7 +71,7 @@ func TestOutside(t *testing.T) {
 	for name, grabber := range grabbers(t, server, "shared", "direct", "kbinani") {
 		for _, area := range []image.Rectangle{
 			image.Rect(-1, 0, 10, 10), image.Rect(0, 0, 641, 480), image.Rect(0, 470, 10, 481), image.Rect(1000, 1000, 1001, 1001),
-			image.Rect(65536, 0, 65546, 10), image.Rect(0, 0, 1<<40, 1<<40),
+			image.Rect(65536, 0, 65546, 10), image.Rect(0, 0, 20_000, 20_000), image.Rect(0, 0, 1<<40, 1<<40),
 		} {
 			_, err := grabber.Grab(t.Context(), area)
 			if !errors.Is(err, driver.ErrOutOfBounds) || !strings.Contains(fmt.Sprint(err), area.String()) || !strings.Contains(fmt.Sprint(err), "(640,480)") {
@@ -80,6 +80,9 @@ func TestOutside(t *testing.T) {
 		}
 		if raw := grab(t, grabber, image.Rectangle{}); raw.Bounds != image.Rect(0, 0, 640, 480) {
 			t.Errorf("%s: got %v after errors, want all of the screen", name, raw.Bounds)
+		}
+		if shared, ok := grabber.(*Shared); ok && len(shared.segment.Data) != 4*640*480 {
+			t.Errorf("got %d bytes of shared memory after errors, want those of the screen", len(shared.segment.Data))
 		}
 	}
 }
@@ -111,11 +114,15 @@ func TestC11(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			server := start(t, 320, 240, 24, test.args...)
 			newClient(t, server).noise(t)
+			observer := connect(t, server)
+			before := clients(t, observer)
 			grabber, err := Open(t.Context(), test.host+server.Display(), quiet)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer grabber.Close()
+			// What was tried and given up is let go of.
+			await(t, "one more client", func() bool { return clients(t, observer) == before+1 })
 			if got := fmt.Sprintf("%T", grabber); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}

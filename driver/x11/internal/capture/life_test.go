@@ -49,11 +49,7 @@ type holdings struct {
 
 func look(t *testing.T, server *xvfb.Server, observer *display.Conn) (h holdings) {
 	t.Helper()
-	clients, err := res.QueryClients(observer.X).Reply()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.clients = int(clients.NumClients)
+	h.clients = clients(t, observer)
 	h.shared = mapped(t, server)
 	h.segments = segments(t, os.Getpid())
 	files, err := os.ReadDir("/proc/self/fd")
@@ -62,6 +58,19 @@ func look(t *testing.T, server *xvfb.Server, observer *display.Conn) (h holdings
 	}
 	h.files, h.routines = len(files), runtime.NumGoroutine()
 	return h
+}
+
+// clients counts the clients of a server.
+func clients(t *testing.T, observer *display.Conn) int {
+	t.Helper()
+	if err := res.Init(observer.X); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := res.QueryClients(observer.X).Reply()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(reply.NumClients)
 }
 
 // segments counts the segments of System V that a process, which may have ended, has made and that are still there.
@@ -119,9 +128,6 @@ func resident(t *testing.T) int {
 func TestC4(t *testing.T) {
 	server := start(t, 640, 480, 24)
 	observer := connect(t, server)
-	if err := res.Init(observer.X); err != nil {
-		t.Fatal(err)
-	}
 	for _, name := range []string{"shared", "direct"} {
 		t.Run(name, func(t *testing.T) {
 			without := look(t, server, observer)

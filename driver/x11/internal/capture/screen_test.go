@@ -135,9 +135,9 @@ func setCursor(t *testing.T, c client, width, height int, hot, at image.Point, p
 func TestCursor(t *testing.T) {
 	server := start(t, 640, 480, 24)
 	painter, conn := newClient(t, server), connect(t, server)
-	const opaqueRed, halfRed, clear, tooBright = 0xffff0000, 0x80800000, 0, 0x40ff4000 // the last is not multiplied
+	const opaqueRed, halfRed, clear, tooBright = 0xffff0000, 0x80800000, 0, 0x40ffffff // the last is not multiplied
 	white := color.RGBA{0xff, 0xff, 0xff, 0xff}
-	shown := []color.RGBA{{0xff, 0, 0, 0xff}, {0xff, 0x7f, 0x7f, 0xff}, white, {0xff, 0xff, 0xbf, 0xff}}
+	shown := []color.RGBA{{0xff, 0, 0, 0xff}, {0xff, 0x7f, 0x7f, 0xff}, white, white}
 	for _, at := range []image.Point{{X: 300, Y: 200}, {}, {X: 639, Y: 479}, {X: 639}} {
 		hot := image.Pt(2, 0)
 		setCursor(t, painter, 4, 1, hot, at, []uint32{opaqueRed, halfRed, clear, tooBright})

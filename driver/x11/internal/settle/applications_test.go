@@ -137,6 +137,14 @@ func TestGTK(t *testing.T) {
 	if got := d.act(Timing{Grace: 1500 * time.Millisecond}, nothing); got.State != Unchanged || got.Recurring.Empty() {
 		t.Errorf("got %+v, want no change, but the caret", got)
 	}
+	got = d.act(patient, func() {
+		const keyA = 38 // on every layout of a PC
+		d.hand.Key(keyA, 'a', true)
+		d.hand.Key(keyA, 'a', false)
+	})
+	if got.State != Settled || !got.Changed.Overlaps(entry) {
+		t.Errorf("got %+v after a key, want a change in %v", got, entry)
+	}
 }
 
 // TestChromium believes the page: where it is scrolled to, and that an animation of 700ms has ended.

@@ -12,6 +12,7 @@ const (
 	steadyTime   = time.Second
 	steadyHits   = 3
 	steadyMemory = 1500 * time.Millisecond
+	echoTime     = 150 * time.Millisecond
 )
 
 const (
@@ -34,28 +35,37 @@ type history struct {
 
 // A spot is a small place that has changed.
 type spot struct {
-	bounds      image.Rectangle
-	first, last time.Time // changes, since it is known
-	// steady is since when no change has gone over its edge and no input has been sent, and hits are the changes since.
-	steady time.Time
+	bounds image.Rectangle
+	first  time.Time // change since the mark; zero for none
+	last   time.Time // change
+	// hits are the changes since one has gone over its edge or input was sent, and steady is the first of them.
 	hits   int
-	// recurring is whether it changes all the time, and old whether it did so before the mark, or may have done.
+	steady time.Time
+	// recurring is whether it changes all the time, every period or so, and old whether it did so before the mark, or may
+	// have done.
 	recurring, old bool
+	period         time.Duration
 }
 
 // hit notes a change within the spot. What comes in several pieces at a time is one.
 func (s *spot) hit(now time.Time) {
-	if s.last.Before(now) {
+	if s.hits == 0 {
+		s.steady = now
+	}
+	if s.hits == 0 || s.last != now {
 		s.hits++
 	}
 	s.last = now
+	if s.first.IsZero() {
+		s.first = now
+	}
 }
 
 // see notes what has changed between the last look and now.
 func (h *history) see(now time.Time, changed []image.Rectangle, screen image.Rectangle) {
 	h.seen = now
 	if screen != h.screen {
-		h.screen, h.spots = screen, nil
+		h.screen, h.spots, h.wide = screen, nil, image.Rectangle{} // What was where is of no use now.
 		changed = []image.Rectangle{screen}
 	}
 	if len(changed) > maxPieces {
@@ -66,9 +76,6 @@ func (h *history) see(now time.Time, changed []image.Rectangle, screen image.Rec
 		changed = []image.Rectangle{all}
 	}
 	for _, r := range changed {
-		if r = r.Intersect(screen); r.Empty() {
-			continue
-		}
 		if s := h.spotFor(now, r); s != nil {
 			s.hit(now)
 		} else {
@@ -76,15 +83,18 @@ func (h *history) see(now time.Time, changed []image.Rectangle, screen image.Rec
 		}
 	}
 	for _, s := range h.spots {
-		s.recurring = s.recurring || s.hits >= steadyHits && s.last.Sub(s.steady) >= steadyTime && h.small(append(h.recurring(), s.bounds)...)
+		long := s.last.Sub(s.steady)
+		if s.hits >= steadyHits && long >= steadyTime && (s.recurring || h.small(append(h.recurring(), s.bounds)...)) {
+			s.recurring, s.period = true, long/time.Duration(s.hits-1)
+		}
 	}
 }
 
-// spotFor returns the spot that a change belongs to: a recurring one that it lies within, or another one, which it may
-// make larger, or a new one; none when it is not small.
+// spotFor returns the spot that a change belongs to: one that it lies within, or one that is not known to recur and which
+// it makes larger, or a new one; none when it is not small.
 func (h *history) spotFor(now time.Time, r image.Rectangle) *spot {
 	for _, s := range h.spots {
-		if s.recurring && r.In(s.bounds) {
+		if r.In(s.bounds) {
 			return s
 		}
 	}
@@ -93,18 +103,16 @@ func (h *history) spotFor(now time.Time, r image.Rectangle) *spot {
 		if s.recurring || !r.Overlaps(s.bounds.Inset(-margin)) || !h.small(all) {
 			continue
 		}
-		if all != s.bounds {
-			s.bounds, s.steady, s.hits = all, now, 0
-			if s.old {
-				s.first, s.old = now, false // What has grown since the mark is not what was there before.
-			}
+		s.bounds, s.hits = all, 0
+		if s.old {
+			s.first, s.old = now, false // What has grown since the mark is not what was there before.
 		}
 		return s
 	}
 	if !h.small(r) || len(h.spots) == maxSpots {
 		return nil
 	}
-	s := &spot{bounds: r, first: now, steady: now}
+	s := &spot{bounds: r}
 	h.spots = append(h.spots, s)
 	return s
 }
@@ -135,7 +143,7 @@ func (h *history) mark(now time.Time) {
 		return now.Sub(s.last) > steadyMemory || !s.recurring && s.last != h.seen
 	})
 	for _, s := range h.spots {
-		s.old = true
+		s.first, s.old = time.Time{}, true
 	}
 	h.marked, h.wide, h.wideLast = now, image.Rectangle{}, time.Time{}
 	h.touch(now)
@@ -146,7 +154,7 @@ func (h *history) mark(now time.Time) {
 func (h *history) touch(now time.Time) {
 	h.touched = now
 	for _, s := range h.spots {
-		s.steady, s.hits, s.recurring = now, 0, s.recurring && s.old
+		s.hits, s.recurring = 0, s.recurring && s.old
 	}
 }
 
@@ -156,13 +164,13 @@ func (h *history) verdict(now, asked time.Time, t Timing) (r Result, due time.Ti
 	r = Result{State: Unchanged, Elapsed: now.Sub(h.marked), Changed: h.wide}
 	last := h.wideLast
 	for _, s := range h.spots {
-		if !s.last.After(h.marked) {
+		if s.first.IsZero() {
 			continue
 		}
 		change := s.last
 		if s.recurring {
 			r.Recurring = r.Recurring.Union(s.bounds)
-			if s.old {
+			if s.old && !h.echo(s) {
 				continue
 			}
 			change = s.first
@@ -185,4 +193,10 @@ func (h *history) verdict(now, asked time.Time, t Timing) (r Result, due time.Ti
 		}
 	}
 	return r, due
+}
+
+// echo reports whether a recurring spot has changed because of input, to all appearance: one that changes now and then, and
+// has done so just after.
+func (h *history) echo(s *spot) bool {
+	return s.period > echoTime && h.touched.After(h.marked) && s.first.Sub(h.touched) <= echoTime
 }

@@ -30,16 +30,21 @@
 //
 // Changes within a recurring place hold up nothing, and Result.Recurring reports them. One that began before the mark is
 // no change at all; one that began after it is, at the moment when it began. So the first answer beside a small
-// animation takes a second more. After that its place is remembered for as long as it goes on: at the next mark the
-// watcher sees whether it changed in the meantime, and forgets it when it has not for 1.5s, longer than a caret is on or
-// off. A small animation that ends after more than a second is taken for one that goes on.
+// animation may take a second more. After that its place is remembered for as long as it goes on, and forgotten when it
+// was not seen to change for 1.5s, longer than a caret is on or off. A small animation that ends after more than a second is
+// taken for one that goes on.
+//
+// A toolkit may paint the same place for a blinking caret and for what is typed there. So a place that changes less often
+// than every 150ms, and does so within 150ms of input, has changed because of that, even if it is recurring. Now and then it
+// only was the caret's time, and the answer is Settled where Unchanged would be right.
 //
 // # How changes are seen
 //
 // By the DAMAGE extension ([Open]): the server adds up in a region what is painted, and the watcher takes it over every
 // 5ms. Or by comparing frames ([OpenFrames]) every 25ms, where there is no DAMAGE; that sees no pixels that are painted
 // as they were, but costs much more. Either is done from a mark or a touch until an answer, and for 3s at most when nobody
-// waits; at other times the watcher does nothing. The pointer is no part of the screen here.
+// waits. At other times it is done once a second, to learn what recurs, and because the region would
+// become ever more intricate otherwise, which is the server's burden. The pointer is no part of the screen here.
 package settle
 
 import (
@@ -112,6 +117,8 @@ const (
 	damageInterval = 5 * time.Millisecond
 	// frameInterval does the same for frames, which cost 2ms to grab and compare at 1920x1080.
 	frameInterval = 25 * time.Millisecond
+	// idleInterval is between looks when nobody wants to know.
+	idleInterval = time.Second
 	// attention is for how long changes are looked for when nobody waits.
 	attention = 3 * time.Second
 	// closeGrace is how long Close waits for a source that does not answer.
@@ -137,7 +144,7 @@ type Watcher struct {
 
 	history history
 	waiter  *waiter   // who waits, if anybody does
-	until   time.Time // when to stop looking when nobody waits
+	until   time.Time // when to look less often when nobody waits
 }
 
 // A waiter is a call of Wait.
@@ -282,7 +289,7 @@ func (w *Watcher) watch() {
 	}
 }
 
-// next tells when to look again: never, if nobody wants to know.
+// next tells when to look again.
 func (w *Watcher) next() <-chan time.Time {
 	switch {
 	case w.waiter != nil:
@@ -290,7 +297,7 @@ func (w *Watcher) next() <-chan time.Time {
 	case time.Now().Before(w.until):
 		return time.After(w.interval)
 	}
-	return nil
+	return time.After(idleInterval)
 }
 
 // serve looks for changes and answers who waits, if it is time.

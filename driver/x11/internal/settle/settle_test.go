@@ -289,7 +289,7 @@ func TestSpinner(t *testing.T) {
 		r.paint(label)
 		r.wait(patient, Settled, label, spinner)
 		stop()
-		time.Sleep(steadyMemory + 100*time.Millisecond)
+		time.Sleep(steadyMemory + idleInterval + 100*time.Millisecond) // The last look may have been late.
 		r.Mark()
 		r.paint(spinner)
 		r.wait(patient, Settled, spinner, none)
@@ -345,7 +345,7 @@ func TestC2(t *testing.T) {
 	})
 }
 
-// TestIdle checks that nobody looks at the screen when nobody wants to know.
+// TestIdle checks that hardly anybody looks at the screen when nobody wants to know.
 func TestIdle(t *testing.T) {
 	server := xvfb.ForTest(t, 640, 480)
 	grab := newGrab(t, server.Display())
@@ -370,28 +370,28 @@ func TestIdle(t *testing.T) {
 		defer mu.Unlock()
 		return looks - before
 	}
-	const pause = 500 * time.Millisecond
-	if got := during(pause); got != 0 {
-		t.Errorf("got %d looks before a mark, want none", got)
+	const pause, few = 2 * time.Second, 2
+	if got := during(pause); got == 0 || got > few {
+		t.Errorf("got %d looks before a mark in %v, want one a second", got, pause)
 	}
 	w.Mark()
-	if got := during(pause); got == 0 {
-		t.Error("got no looks after a mark")
+	if got := during(pause); got <= 5*few {
+		t.Errorf("got %d looks in %v after a mark, want many", got, pause)
 	}
 	if _, err := w.Wait(t.Context(), Timing{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := during(pause); got != 0 {
-		t.Errorf("got %d looks after an answer, want none", got)
+	if got := during(pause); got > few {
+		t.Errorf("got %d looks in %v after an answer, want few", got, pause)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if _, err := w.Wait(ctx, Timing{Grace: tooLate}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want the end of the context", err)
 	}
-	time.Sleep(pause) // for a look that is due
-	if got := during(pause); got != 0 {
-		t.Errorf("got %d looks after a wait was cut short, want none", got)
+	time.Sleep(pause / 10) // for a look that is due
+	if got := during(pause); got > few {
+		t.Errorf("got %d looks in %v after a wait was cut short, want few", got, pause)
 	}
 }
 

@@ -321,3 +321,27 @@ func TestSilence(t *testing.T) {
 		t.Errorf("a context that was done after 50ms was heeded after %v", took)
 	}
 }
+
+// TestSlow has the other end send little by little: that is no silence, however long it takes.
+func TestSlow(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	defer theirs.Close()
+	const pieces, interval = 8, 50 * time.Millisecond
+	go func() {
+		for range pieces {
+			time.Sleep(interval)
+			if _, err := theirs.Write([]byte{1, 2}); err != nil {
+				return
+			}
+		}
+	}()
+	conn := &Conn{socket: ours, patience: pieces / 2 * interval}
+	var got [2 * pieces]byte
+	if _, err := conn.Read(t.Context(), got[:]); err != nil {
+		t.Errorf("got %v for what took twice the patience, want no error", err)
+	}
+	if _, err := conn.Read(t.Context(), got[:]); !errors.Is(err, driver.ErrDisplayLost) {
+		t.Errorf("got %v for silence, want the display lost", err)
+	}
+}
