@@ -434,13 +434,13 @@ func TestLost(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
 		r.animate(10*time.Millisecond, screen)
 		r.Mark()
-		var killed time.Time
+		killed := make(chan time.Time, 1)
 		time.AfterFunc(300*time.Millisecond, func() {
-			killed = time.Now()
+			killed <- time.Now()
 			r.server.Kill()
 		})
 		_, err := r.Wait(t.Context(), patient)
-		if took := time.Since(killed); !errors.Is(err, driver.ErrDisplayLost) || took > time.Second {
+		if took := time.Since(<-killed); !errors.Is(err, driver.ErrDisplayLost) || took > time.Second {
 			t.Errorf("got %v after %v, want %v within a second", err, took, driver.ErrDisplayLost)
 		}
 		r.Mark()
