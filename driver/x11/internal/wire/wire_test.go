@@ -341,20 +341,23 @@ func TestStream(t *testing.T) {
 	} {
 		stream = append(stream, p...)
 	}
-	// Where it is cut is where the first part ends in the middle of something.
-	for cut := 4; cut < len(stream)-64; cut += 4 {
+	const wanted = 40 + 32 + 32 + 40 + 36 // where the first answer of this batch is
+	for cut := 4; cut < wanted+32; cut += 4 {
 		ours, theirs := net.Pipe()
 		conn := &Conn{socket: ours, patience: 10 * time.Second, first: 2}
 		ctx, cancel := context.WithCancel(t.Context())
+		given := make(chan struct{})
 		go func() {
 			theirs.Write(stream[:cut])
 			cancel()
+			<-given
 			theirs.Write(stream[cut:])
 		}()
-		answer, err := conn.Receive(ctx)
-		for errors.Is(err, context.Canceled) {
-			answer, err = conn.Receive(t.Context())
+		if _, err := conn.Receive(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("cut at %d: got %v, want it cancelled", cut, err)
 		}
+		close(given)
+		answer, err := conn.Receive(t.Context())
 		if err != nil || answer[1] != 7 || answer.Err() != nil {
 			t.Errorf("cut at %d: got %v, %v, want the reply to request 2", cut, answer, err)
 		}
