@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -58,7 +59,7 @@ func newBench(c *command) *cobra.Command {
 	input.Flags().StringVar(&b.xdotool, "xdotool", "xdotool", "the xdotool to compare with, empty for none")
 	input.Flags().StringVar((*string)(&b.sink), "sink", "", "how events are sent: robotgo or xtest (default robotgo where it can be had)")
 	input.Flags().BoolVar(&b.json, "json", false, "write one JSON object instead of the table")
-	bench.AddCommand(input)
+	bench.AddCommand(input, newBenchScreen(c))
 	return bench
 }
 
@@ -101,18 +102,11 @@ func (b *benchInput) run(ctx context.Context) error {
 	if b.rounds < 1 {
 		return usagef("rounds %d: want 1 or more", b.rounds)
 	}
-	name := b.display
-	if name == "" {
-		server, err := xvfb.Start(ctx, nil)
-		if errors.Is(err, xvfb.ErrMissing) {
-			return hintError{err, "install xvfb, or measure on a display you have with --display"}
-		}
-		if err != nil {
-			return err
-		}
-		defer server.Close()
-		name = server.Display()
+	name, end, err := b.benchDisplay(ctx, image.Point{})
+	if err != nil {
+		return err
 	}
+	defer end()
 	window, err := witness.Open(name)
 	if err != nil {
 		return err
@@ -136,6 +130,22 @@ func (b *benchInput) run(ctx context.Context) error {
 		return json.NewEncoder(b.out).Encode(report)
 	}
 	return b.print(report)
+}
+
+// benchDisplay is the display to measure on: that of --display, or a virtual one of a size, which end ends. The zero size
+// is the default of package xvfb.
+func (c *command) benchDisplay(ctx context.Context, size image.Point) (name string, end func(), err error) {
+	if c.display != "" {
+		return c.display, func() {}, nil
+	}
+	server, err := xvfb.Start(ctx, &xvfb.Options{Width: size.X, Height: size.Y})
+	if errors.Is(err, xvfb.ErrMissing) {
+		return "", nil, hintError{err, "install xvfb, or measure on a display you have with --display"}
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return server.Display(), func() { server.Close() }, nil
 }
 
 // xdotoolVersion is empty where there is none to compare with.

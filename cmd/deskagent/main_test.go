@@ -37,11 +37,16 @@ func TestMain(m *testing.M) {
 // TestScripts runs the scripts in testdata. Beside the usual commands they have those below.
 func TestScripts(t *testing.T) {
 	xvfb.ForTest(t, 64, 64) // skips where there is no Xvfb
+	program, err := exec.LookPath("deskagent")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("GORACE", endAtOnce)
+			env.Setenv("DESKAGENT", program) // for scripts that change PATH
 			env.Values[witnessKey{}] = new(*witness.Window)
 			return nil
 		},

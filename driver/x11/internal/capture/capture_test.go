@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"log/slog"
 	"os/exec"
 	"strings"
 	"testing"
@@ -106,21 +107,26 @@ func TestC11(t *testing.T) {
 		args []string
 		host string
 		want string
+		says string
 	}{
 		{name: "shared", want: "*capture.Shared"},
-		{name: "no MIT-SHM", args: []string{"-extension", "MIT-SHM"}, want: "*capture.Direct"},
-		{name: "TCP", args: []string{"-listen", "tcp"}, host: "127.0.0.1", want: "*capture.Direct"},
+		{name: "no MIT-SHM", args: []string{"-extension", "MIT-SHM"}, want: "*capture.Direct", says: "has no MIT-SHM"},
+		{name: "TCP", args: []string{"-listen", "tcp"}, host: "127.0.0.1", want: "*capture.Direct", says: "sending a file"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			server := start(t, 320, 240, 24, test.args...)
 			newClient(t, server).noise(t)
 			observer := connect(t, server)
 			before := clients(t, observer)
-			grabber, err := Open(t.Context(), test.host+server.Display(), quiet)
+			var said strings.Builder
+			grabber, err := Open(t.Context(), test.host+server.Display(), slog.New(slog.NewTextHandler(&said, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer grabber.Close()
+			if !strings.Contains(said.String(), test.says) || (said.Len() == 0) != (test.says == "") {
+				t.Errorf("the log says %q, want %q", &said, test.says)
+			}
 			// What was tried and given up is let go of.
 			await(t, "one more client", func() bool { return clients(t, observer) == before+1 })
 			if got := fmt.Sprintf("%T", grabber); got != test.want {

@@ -49,10 +49,10 @@ type spot struct {
 
 // hit notes a change within the spot. What comes in several pieces at a time is one.
 func (s *spot) hit(now time.Time) {
-	if s.hits == 0 {
-		s.steady = now
-	}
-	if s.hits == 0 || s.last != now {
+	if s.last != now {
+		if s.hits == 0 {
+			s.steady = now
+		}
 		s.hits++
 	}
 	s.last = now

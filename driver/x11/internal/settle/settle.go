@@ -36,7 +36,8 @@
 //
 // A toolkit may paint the same place for a blinking caret and for what is typed there. So a place that changes less often
 // than every 150ms, and does so within 150ms of input, has changed because of that, even if it is recurring. Now and then it
-// only was the caret's time, and the answer is Settled where Unchanged would be right.
+// only was the caret's time, and the answer is Settled where Unchanged would be right; so it is beside a fast animation
+// that is only known from looks a second apart.
 //
 // # How changes are seen
 //
@@ -58,9 +59,11 @@ import (
 
 // Timing says how long to wait for what. The zero value means the defaults.
 type Timing struct {
-	// Grace is how long a reaction may take to begin, from the last event of the action; default 200ms.
+	// Grace is how long a reaction may take to begin, from the last event of the action; default 200ms. GTK was seen to
+	// take 3 to 20ms, Chromium 20 to 100 for a page, and 200 and more for a new tab.
 	Grace time.Duration
-	// Quiet is for how long nothing must change; default 90ms. Pauses within one reaction are to be shorter.
+	// Quiet is for how long nothing must change; default 90ms. Pauses within one reaction are to be shorter: Chromium was
+	// seen to make some of 55 to 75ms when it opens a menu, and of 75 to 130 when it loads a page anew, most of them below 90.
 	Quiet time.Duration
 	// Deadline is when the answer is given in any case, from the call of Wait; default 3s.
 	Deadline time.Duration

@@ -6,6 +6,7 @@ import (
 	"image"
 	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -202,6 +203,27 @@ func TestStatic(t *testing.T) {
 	})
 }
 
+// TestStaticMedian is row $3 of the field cases: on a screen that stays as it is, half of 30 actions are answered in less
+// than 300ms.
+func TestStaticMedian(t *testing.T) {
+	long(t)
+	const actions, limit = 30, 300 * time.Millisecond
+	eachWatcher(t, func(t *testing.T, r room) {
+		var took []time.Duration
+		for range actions {
+			r.Mark()
+			r.Touch()
+			start := time.Now()
+			r.wait(Timing{}, Unchanged, none, none)
+			took = append(took, time.Since(start))
+		}
+		slices.Sort(took)
+		if median := took[actions/2]; median >= limit {
+			t.Errorf("got a median of %v, want less than %v: %v", median, limit, took)
+		}
+	})
+}
+
 func TestChange(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
 		r.Mark()
@@ -244,6 +266,21 @@ func TestTouch(t *testing.T) {
 		r.Touch()
 		time.AfterFunc(200*time.Millisecond, func() { r.paint(window) })
 		r.wait(Timing{Grace: 3 * time.Second, Quiet: 50 * time.Millisecond}, Settled, window, none)
+	})
+}
+
+// TestPointer checks that moving the pointer changes nothing.
+func TestPointer(t *testing.T) {
+	eachWatcher(t, func(t *testing.T, r room) {
+		r.Mark()
+		for x := range 20 {
+			xproto.WarpPointer(r.conn.X, 0, r.conn.Screen.Root, 0, 0, 0, 0, int16(50*x), 300)
+		}
+		if err := r.conn.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		r.Touch()
+		r.wait(Timing{}, Unchanged, none, none)
 	})
 }
 
@@ -434,13 +471,13 @@ func TestLost(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
 		r.animate(10*time.Millisecond, screen)
 		r.Mark()
-		var killed time.Time
+		killed := make(chan time.Time, 1)
 		time.AfterFunc(300*time.Millisecond, func() {
-			killed = time.Now()
+			killed <- time.Now()
 			r.server.Kill()
 		})
 		_, err := r.Wait(t.Context(), patient)
-		if took := time.Since(killed); !errors.Is(err, driver.ErrDisplayLost) || took > time.Second {
+		if took := time.Since(<-killed); !errors.Is(err, driver.ErrDisplayLost) || took > time.Second {
 			t.Errorf("got %v after %v, want %v within a second", err, took, driver.ErrDisplayLost)
 		}
 		r.Mark()

@@ -322,6 +322,53 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// TestStream gives a Conn what a server may send, in two parts, between which the context ends.
+func TestStream(t *testing.T) {
+	packet := func(kind, detail byte, request uint16, rest int) []byte {
+		p := make([]byte, 32+rest)
+		p[0], p[1] = kind, detail
+		binary.LittleEndian.PutUint16(p[2:], request)
+		binary.LittleEndian.PutUint32(p[4:], uint32(rest/4))
+		return p
+	}
+	const mappingNotify, sent = 34, 0x80
+	var stream []byte
+	for _, p := range [][]byte{
+		packet(kindReply, 1, 0xffff, 8), packet(kindError, 2, 1, 0), // of a batch before
+		packet(mappingNotify, 3, 2, 0), packet(kindGeneric, 4, 2, 8), packet(kindGeneric|sent, 5, 3, 4),
+		packet(kindReply, 7, 2, 4),
+		packet(mappingNotify, 6, 3, 0), packet(kindError, 8, 3, 0),
+	} {
+		stream = append(stream, p...)
+	}
+	const wanted = 40 + 32 + 32 + 40 + 36 // where the first answer of this batch is
+	for cut := 4; cut < wanted+32; cut += 4 {
+		ours, theirs := net.Pipe()
+		conn := &Conn{socket: ours, patience: 10 * time.Second, first: 2}
+		ctx, cancel := context.WithCancel(t.Context())
+		given := make(chan struct{})
+		go func() {
+			theirs.Write(stream[:cut])
+			cancel()
+			<-given
+			theirs.Write(stream[cut:])
+		}()
+		if _, err := conn.Receive(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("cut at %d: got %v, want it cancelled", cut, err)
+		}
+		close(given)
+		answer, err := conn.Receive(t.Context())
+		if err != nil || answer[1] != 7 || answer.Err() != nil {
+			t.Errorf("cut at %d: got %v, %v, want the reply to request 2", cut, answer, err)
+		}
+		if answer, err = conn.Receive(t.Context()); err != nil || answer.Err() != (Fault{Code: 8, Value: 0}) {
+			t.Errorf("cut at %d: got %v, %v, want the error of request 3", cut, answer, err)
+		}
+		ours.Close()
+		theirs.Close()
+	}
+}
+
 // TestSlow has the other end send little by little: that is no silence, however long it takes.
 func TestSlow(t *testing.T) {
 	ours, theirs := net.Pipe()
