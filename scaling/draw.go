@@ -208,21 +208,18 @@ func (r *resampler) draw(dst *image.RGBA, src *Source, corner image.Point, from,
 			r.form.add(sums, row(i), r.rows.inner)
 		}
 		out := dst.Pix[y*dst.Stride:][:4*r.size.X]
-		r.form.finish(out, sums, &r.columns, r.total)
-		if src.Order == BGRX {
-			copyRow(out, out, BGRX)
-		}
+		r.form.finish(out, sums, &r.columns, r.total, src.Order == BGRX)
 	}
 }
 
 // A form is how the sums of a row are kept. It has two ways to put a row of source pixels there, weighted: set takes two,
 // which may be the same, in place of what was there, and add takes another. finish makes a row of the picture of the
-// sums, in the order of the source. The loops are unrolled where that was measured to pay.
+// sums, the first and the third colour swapped if asked. Loops are unrolled where that was measured to pay.
 type form struct {
 	words  int // for a pixel
 	set    func(sums []uint64, a, b []byte, wa, wb uint64)
 	add    func(sums []uint64, a []byte, w uint64)
-	finish func(out []byte, sums []uint64, columns *axis, total uint64)
+	finish func(out []byte, sums []uint64, columns *axis, total uint64, swap bool)
 }
 
 var (
@@ -269,7 +266,7 @@ func addPacked(sums []uint64, a []byte, w uint64) {
 	}
 }
 
-func finishPacked(out []byte, sums []uint64, columns *axis, total uint64) {
+func finishPacked(out []byte, sums []uint64, columns *axis, total uint64, swap bool) {
 	// With scale = 2^24/total, rounded up, sum·scale>>24 is exactly sum/total: sum is at most 255½·256, scale is too
 	// large by less than one, and 255½·256·255 < 2^24. The products stay below 2^32, so two are worked out in one word.
 	const even, bytes = 0x0000FFFF_0000FFFF, 0x000000FF_000000FF
@@ -281,11 +278,15 @@ func finishPacked(out []byte, sums []uint64, columns *axis, total uint64) {
 		for j := c.from + 1; j < c.to; j++ {
 			sum += sums[j] * columns.inner
 		}
-		q := sum&even*scale>>24&bytes | sum>>16&even*scale>>24&bytes<<16
+		first, third := sum&even*scale>>24&bytes, sum>>16&even*scale>>24&bytes // and 32 bits up the second and the fourth
+		others := first>>24 | third>>8
+		if swap {
+			first, third = third, first
+		}
 		if len(out) < 4 {
 			return
 		}
-		binary.LittleEndian.PutUint32(out, uint32(q|q>>24))
+		binary.LittleEndian.PutUint32(out, uint32(first|third<<16|others))
 		out = out[4:]
 	}
 }
@@ -308,7 +309,7 @@ func addWide(sums []uint64, a []byte, w uint64) {
 	}
 }
 
-func finishWide(out []byte, sums []uint64, columns *axis, total uint64) {
+func finishWide(out []byte, sums []uint64, columns *axis, total uint64, swap bool) {
 	// The quotients are below 256 and total below 2^43, as sides are limited. So a sum is exact as a float64, and that it
 	// is a half above an integer keeps the quotient further from the next one than the rounding of three operations.
 	inverse := 1 / float64(total)
@@ -321,6 +322,9 @@ func finishWide(out []byte, sums []uint64, columns *axis, total uint64) {
 		for j := c.from + 1; j < c.to; j++ {
 			a := sums[3*j:][:3]
 			s0, s1, s2 = s0+a[0]*columns.inner, s1+a[1]*columns.inner, s2+a[2]*columns.inner
+		}
+		if swap {
+			s0, s2 = s2, s0
 		}
 		out[0], out[1], out[2], out[3] = mean(s0), mean(s1), mean(s2), 0xFF
 		out = out[4:]

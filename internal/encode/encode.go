@@ -119,7 +119,6 @@ func (e *Encoder) DataURL(picture *image.RGBA) (string, error) {
 	if e.url != "" && e.unchanged(picture) {
 		return e.url, nil
 	}
-	e.url = ""
 	var err error
 	if e.opts.Format == JPEG {
 		e.file, err = AppendJPEG(e.file[:0], picture, e.opts.Quality)

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"image"
 	"testing"
+	"time"
 )
 
-var benchSizes = []image.Point{{X: 1280, Y: 800}, {X: 1920, Y: 1080}, {X: 3840, Y: 2160}}
+var benchSizes = []image.Point{{X: 1280, Y: 800}, {X: 1920, Y: 1080}, {X: 3840, Y: 2160}, {X: 5280, Y: 2560}}
 
 // BenchmarkGrab is one frame by each Grabber, beside a plain copy of as many bytes.
 func BenchmarkGrab(b *testing.B) {
@@ -31,6 +32,31 @@ func BenchmarkGrab(b *testing.B) {
 				}
 			})
 		})
+	}
+}
+
+// TestRatios holds Shared to what it is there for, at 1920x1080: at least 15 times as fast as kbinani/screenshot, and
+// at most 3 times as long as a copy of the frame. The least of some times each is what a busy machine lets through.
+func TestRatios(t *testing.T) {
+	server := start(t, 1920, 1080, 24)
+	newClient(t, server).noise(t)
+	opened := grabbers(t, server, "shared", "kbinani")
+	from, to := noise(4*1920*1080), make([]byte, 4*1920*1080)
+	least := func(times int, f func()) time.Duration {
+		took := time.Hour
+		for range times {
+			begin := time.Now()
+			f()
+			took = min(took, time.Since(begin))
+		}
+		return took
+	}
+	copied := least(50, func() { copy(to, from) })
+	shared := least(50, func() { grab(t, opened["shared"], image.Rectangle{}) })
+	kbinani := least(2, func() { grab(t, opened["kbinani"], image.Rectangle{}) })
+	t.Logf("copy %v, shared %v, kbinani %v", copied, shared, kbinani)
+	if shared > 3*copied || kbinani < 15*shared {
+		t.Errorf("shared takes %v, want at most 3 times %v and at least 15 times less than %v", shared, copied, kbinani)
 	}
 }
 

@@ -9,11 +9,8 @@ import (
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 )
 
-// The requests that tell what a screen is blanked by, by their minor opcodes, as saver.h and dpmsproto.h number them.
-const (
-	saverQueryInfo = 1
-	dpmsInfo       = 7
-)
+// saverQueryInfo is the request of MIT-SCREEN-SAVER that tells its state, by its minor opcode, as saver.h numbers it.
+const saverQueryInfo = 1
 
 // Blank says in words what is the matter with a picture that shows nothing, such as "all black: the screen saver is
 // on", and is empty for others. It looks at the picture first, and asks the server only when all pixels are alike. That
@@ -28,45 +25,24 @@ func Blank(conn *display.Conn, r *Raw) (string, error) {
 	if pixel.Pix[0] == 0 && pixel.Pix[1] == 0 && pixel.Pix[2] == 0 {
 		words = "all black"
 	}
-	for _, cause := range []func(*display.Conn) (string, error){saver, power} {
-		why, err := cause(conn)
-		if err != nil && !errors.Is(err, driver.ErrUnsupported) {
-			return "", fmt.Errorf("asking what blanks the screen: %w", err)
-		}
-		if why != "" {
-			words += ": " + why
-		}
+	on, err := saving(conn)
+	if err != nil && !errors.Is(err, driver.ErrUnsupported) {
+		return "", fmt.Errorf("asking for the screen saver: %w", err)
+	}
+	if on {
+		words += ": the screen saver is on"
 	}
 	return words, nil
 }
 
-// saver tells of a screen saver that is on.
-func saver(conn *display.Conn) (string, error) {
-	extension, err := use(conn, "MIT-SCREEN-SAVER")
+// saving reports whether a screen saver is on. Monitors that save power (DPMS) are not asked about: pictures are of what
+// they would show, and stay as they are.
+func saving(conn *display.Conn) (bool, error) {
+	saver, err := use(conn, "MIT-SCREEN-SAVER")
 	if err != nil {
-		return "", err
+		return false, err
 	}
-	info, err := extension.ask(saverQueryInfo, uint32(conn.Root()))
+	info, err := saver.ask(saverQueryInfo, uint32(conn.Root()))
 	const on = 1
-	if err != nil || info[1] != on {
-		return "", err
-	}
-	return "the screen saver is on", nil
-}
-
-// power tells of monitors that save power.
-func power(conn *display.Conn) (string, error) {
-	extension, err := use(conn, "DPMS")
-	if err != nil {
-		return "", err
-	}
-	info, err := extension.ask(dpmsInfo)
-	if err != nil {
-		return "", err
-	}
-	level, enabled := info.uint16(8), info[10] != 0
-	if !enabled || level == 0 {
-		return "", nil
-	}
-	return "the monitors are off (DPMS)", nil
+	return err == nil && info[1] == on, err
 }

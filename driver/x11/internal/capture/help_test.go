@@ -10,6 +10,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -23,6 +24,9 @@ import (
 // start starts a display of a depth.
 func start(t testing.TB, width, height, depth int, args ...string) *xvfb.Server {
 	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("memory is shared on Linux only")
+	}
 	return xvfb.ForTest(t, width, height, append(args, "-screen", "0", fmt.Sprintf("%dx%dx%d", width, height, depth))...)
 }
 
