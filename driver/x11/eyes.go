@@ -42,6 +42,8 @@ type eyes struct {
 	watcher *settle.Watcher
 	finder  *windows.Finder
 
+	// ready waits until what was on the screen before the action is told from what comes.
+	ready  func()
 	frames uint64 // pictures so far
 	blank  string // what was said of the last one
 	// acted says that there was an action after the last look at the screen, and rested that it came to rest then.
@@ -110,9 +112,9 @@ func (e *eyes) close() (err error) {
 	return err
 }
 
-// begin comes before the first event of an action, and end after the last one.
+// begin comes before an action is prepared, ready before its first event, and end after the last one.
 func (e *eyes) begin() {
-	e.watcher.Mark()
+	e.ready = e.watcher.Mark()
 	e.acted, e.rested = true, false
 }
 

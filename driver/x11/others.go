@@ -104,6 +104,7 @@ func (k *desk) begin(seen *view, things ...thing) (err error) {
 	if err := k.hands.record(things...); err != nil {
 		return err
 	}
+	k.eyes.ready()
 	// Window managers have the server hold back all that follows a click until they have seen it, and so the release
 	// of the last one.
 	in := &seen.input

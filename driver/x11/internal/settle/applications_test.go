@@ -46,7 +46,7 @@ func newDesk(t *testing.T) desk {
 // act sends the events of one action, and returns what becomes of the screen.
 func (d desk) act(timing Timing, events func()) Result {
 	d.t.Helper()
-	d.Mark()
+	d.Mark()()
 	events()
 	if err := d.hand.Sync(); err != nil {
 		d.t.Fatal(err)

@@ -44,7 +44,7 @@ func BenchmarkSettle(b *testing.B) {
 				r := newRoom(b, kind)
 				var late []time.Duration
 				for b.Loop() {
-					r.Mark()
+					r.Mark()()
 					r.Touch()
 					last := test.paint(r)
 					got, err := r.Wait(b.Context(), Timing{})

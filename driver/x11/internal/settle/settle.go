@@ -140,7 +140,7 @@ type source interface {
 type Watcher struct {
 	source   source
 	interval time.Duration
-	calls    chan func()
+	calls    chan func() // buffered, so that nobody waits for the goroutine who need not
 	closing  chan struct{}
 	ended    chan struct{}
 	close    func() error // once
@@ -180,7 +180,7 @@ func OpenFrames(grab Grab) (*Watcher, error) {
 }
 
 func open(source source, interval time.Duration) (*Watcher, error) {
-	w := &Watcher{source: source, interval: interval, calls: make(chan func()), closing: make(chan struct{}), ended: make(chan struct{})}
+	w := &Watcher{source: source, interval: interval, calls: make(chan func(), 4), closing: make(chan struct{}), ended: make(chan struct{})}
 	w.close = sync.OnceValue(w.end)
 	if err := w.look(); err != nil { // What was there before is no change.
 		source.close()
@@ -193,30 +193,35 @@ func open(source source, interval time.Duration) (*Watcher, error) {
 }
 
 // Mark forgets what has changed until now, but for recurring places. It is called just before the first event of an
-// action, and returns when the server has noted it. What goes wrong is told by the next Wait.
-func (w *Watcher) Mark() { w.note((*history).mark) }
-
-// Touch says that the last event of the action has been sent just now, from which the grace is counted. Waiting for the
-// program first, as for an answer to a ping, would take its reaction for a part of the input. Without a Touch, Mark
-// counts.
-func (w *Watcher) Touch() { w.note((*history).touch) }
-
-// note looks for changes, so that they are told from those after now, and notes the time.
-func (w *Watcher) note(what func(*history, time.Time)) {
-	noted := make(chan struct{})
-	note := func() {
-		defer close(noted)
-		w.look() // Wait will find out what is wrong.
-		now := time.Now()
-		what(&w.history, now)
-		w.until = now.Add(attention)
-	}
-	if w.call(context.Background(), note) == nil {
+// action. The function that it returns waits until the server has noted it; in the meantime the action can be prepared.
+// What goes wrong is told by the next Wait.
+func (w *Watcher) Mark() (wait func()) {
+	noted := w.note((*history).mark)
+	return func() {
 		select {
 		case <-noted:
 		case <-w.closing:
 		}
 	}
+}
+
+// Touch says that the last event of the action has been sent just now, from which the grace is counted. Waiting for the
+// program first, as for an answer to a ping, would take its reaction for a part of the input. Without a Touch, Mark
+// counts. It does not wait.
+func (w *Watcher) Touch() { w.note((*history).touch) }
+
+// note looks for changes, so that they are told from those after now, and notes the time. The channel is closed when that
+// is done.
+func (w *Watcher) note(what func(*history, time.Time)) (done <-chan struct{}) {
+	noted := make(chan struct{})
+	w.call(context.Background(), func() { // The error is that it is closed.
+		defer close(noted)
+		w.look() // Wait will find out what is wrong.
+		now := time.Now()
+		what(&w.history, now)
+		w.until = now.Add(attention)
+	})
+	return noted
 }
 
 // Wait waits until the screen is at rest, counted from the last Mark, or the opening, and Touch. It returns at once

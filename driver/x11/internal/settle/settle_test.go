@@ -190,7 +190,7 @@ var none image.Rectangle
 func TestStatic(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
 		r.paint(window)
-		r.Mark()
+		r.Mark()()
 		got := r.wait(Timing{}, Unchanged, none, none)
 		if least := 200 * time.Millisecond; got.Elapsed < least || got.LastChange != 0 {
 			t.Errorf("got %+v, want no change for %v", got, least)
@@ -211,7 +211,7 @@ func TestStaticMedian(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
 		var took []time.Duration
 		for range actions {
-			r.Mark()
+			r.Mark()()
 			r.Touch()
 			start := time.Now()
 			r.wait(Timing{}, Unchanged, none, none)
@@ -226,7 +226,7 @@ func TestStaticMedian(t *testing.T) {
 
 func TestChange(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
-		r.Mark()
+		r.Mark()()
 		r.Touch()
 		time.AfterFunc(50*time.Millisecond, func() { r.paint(label) })
 		got := r.wait(patient, Settled, label, none)
@@ -239,7 +239,7 @@ func TestChange(t *testing.T) {
 		if took := time.Since(start); took >= patient.Quiet {
 			t.Errorf("it took %v to say it again", took)
 		}
-		r.Mark()
+		r.Mark()()
 		r.wait(Timing{}, Unchanged, none, none)
 	})
 }
@@ -247,7 +247,7 @@ func TestChange(t *testing.T) {
 // TestNoticedInTime checks that what happens before Wait is called is noticed when it happens.
 func TestNoticedInTime(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
-		r.Mark()
+		r.Mark()()
 		r.paint(label)
 		time.Sleep(patient.Quiet + 500*time.Millisecond)
 		start := time.Now()
@@ -261,7 +261,7 @@ func TestNoticedInTime(t *testing.T) {
 // TestTouch checks that a change before the last event is one, but does not end the grace.
 func TestTouch(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
-		r.Mark()
+		r.Mark()()
 		r.paint(label)
 		r.Touch()
 		time.AfterFunc(200*time.Millisecond, func() { r.paint(window) })
@@ -272,7 +272,7 @@ func TestTouch(t *testing.T) {
 // TestPointer checks that moving the pointer changes nothing.
 func TestPointer(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
-		r.Mark()
+		r.Mark()()
 		for x := range 20 {
 			xproto.WarpPointer(r.conn.X, 0, r.conn.Screen.Root, 0, 0, 0, 0, int16(50*x), 300)
 		}
@@ -287,7 +287,7 @@ func TestPointer(t *testing.T) {
 func TestAnimation(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
 		const long = 700 * time.Millisecond
-		r.Mark()
+		r.Mark()()
 		stop := r.animate(16*time.Millisecond, window)
 		r.Touch()
 		time.AfterFunc(long, stop)
@@ -301,7 +301,7 @@ func TestEndlessAnimation(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
 		timing := patient
 		timing.Deadline = 1500 * time.Millisecond
-		r.Mark()
+		r.Mark()()
 		stop := r.animate(10*time.Millisecond, screen)
 		start := time.Now()
 		r.wait(timing, Changing, screen, none)
@@ -318,16 +318,16 @@ func TestSpinner(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
 		stop := r.animate(30*time.Millisecond, spinner)
 		time.Sleep(100 * time.Millisecond)
-		r.Mark()
+		r.Mark()()
 		r.wait(patient, Unchanged, none, spinner)
-		r.Mark()
+		r.Mark()()
 		r.wait(patient, Unchanged, none, spinner)
-		r.Mark()
+		r.Mark()()
 		r.paint(label)
 		r.wait(patient, Settled, label, spinner)
 		stop()
 		time.Sleep(steadyMemory + idleInterval + 100*time.Millisecond) // The last look may have been late.
-		r.Mark()
+		r.Mark()()
 		r.paint(spinner)
 		r.wait(patient, Settled, spinner, none)
 	})
@@ -339,10 +339,10 @@ func TestCaret(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
 		r.animate(400*time.Millisecond, caret)
 		time.Sleep(100 * time.Millisecond)
-		r.Mark()
+		r.Mark()()
 		long := Timing{Grace: 3 * time.Second, Quiet: time.Second, Deadline: 20 * time.Second}
 		r.wait(long, Unchanged, none, caret)
-		r.Mark()
+		r.Mark()()
 		r.wait(patient, Unchanged, none, caret)
 	})
 }
@@ -354,7 +354,7 @@ func TestC2(t *testing.T) {
 	long(t)
 	eachWatcher(t, func(t *testing.T, r room) {
 		click := func(late time.Duration, meanwhile ...image.Rectangle) {
-			r.Mark()
+			r.Mark()()
 			stop := func() {}
 			if meanwhile != nil {
 				stop = r.animate(20*time.Millisecond, meanwhile...)
@@ -374,7 +374,7 @@ func TestC2(t *testing.T) {
 		r.wait(patient, Settled, window, none)
 		click(3*time.Second, spinner)
 		r.wait(patient, Settled, spinner, spinner)
-		r.Mark()
+		r.Mark()()
 		got := r.wait(Timing{Grace: tooLate, Quiet: 100 * time.Millisecond, Deadline: tooLate}, Settled, window, spinner)
 		if got.LastChange == 0 {
 			t.Errorf("got %+v, want the change of the window", got)
@@ -411,7 +411,7 @@ func TestIdle(t *testing.T) {
 	if got := during(pause); got == 0 || got > few {
 		t.Errorf("got %d looks before a mark in %v, want one a second", got, pause)
 	}
-	w.Mark()
+	w.Mark()()
 	if got := during(pause); got <= 5*few {
 		t.Errorf("got %d looks in %v after a mark, want many", got, pause)
 	}
@@ -446,7 +446,7 @@ func TestKeymaps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.Mark()
+	r.Mark()()
 	r.paint(label)
 	r.wait(patient, Settled, label, none)
 }
@@ -458,7 +458,7 @@ func TestResize(t *testing.T) {
 		t.Skip("needs xrandr")
 	}
 	eachWatcher(t, func(t *testing.T, r room) {
-		r.Mark()
+		r.Mark()()
 		if out, err := exec.CommandContext(t.Context(), xrandr, "-display", r.server.Display(), "--output", "screen", "--off", "--fb", "800x600").CombinedOutput(); err != nil {
 			t.Fatalf("xrandr: %v: %s", err, out)
 		}
@@ -470,7 +470,7 @@ func TestResize(t *testing.T) {
 func TestLost(t *testing.T) {
 	eachWatcher(t, func(t *testing.T, r room) {
 		r.animate(10*time.Millisecond, screen)
-		r.Mark()
+		r.Mark()()
 		killed := make(chan time.Time, 1)
 		time.AfterFunc(300*time.Millisecond, func() {
 			killed <- time.Now()
@@ -480,7 +480,7 @@ func TestLost(t *testing.T) {
 		if took := time.Since(<-killed); !errors.Is(err, driver.ErrDisplayLost) || took > time.Second {
 			t.Errorf("got %v after %v, want %v within a second", err, took, driver.ErrDisplayLost)
 		}
-		r.Mark()
+		r.Mark()()
 		r.Touch()
 		if _, err := r.Wait(t.Context(), patient); !errors.Is(err, driver.ErrDisplayLost) {
 			t.Errorf("got %v, want %v again", err, driver.ErrDisplayLost)
@@ -496,7 +496,7 @@ func TestClose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.Mark()
+		w.Mark()()
 		time.AfterFunc(100*time.Millisecond, func() { w.Close() })
 		if _, err := w.Wait(t.Context(), Timing{Grace: tooLate, Deadline: tooLate}); !errors.Is(err, ErrClosed) {
 			t.Errorf("got %v, want %v", err, ErrClosed)
@@ -504,7 +504,7 @@ func TestClose(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
-		w.Mark()
+		w.Mark()()
 		w.Touch()
 		if _, err := w.Wait(t.Context(), Timing{}); !errors.Is(err, ErrClosed) {
 			t.Errorf("got %v, want %v", err, ErrClosed)
