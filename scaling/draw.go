@@ -106,8 +106,8 @@ func copyRow(dst, src []byte, order Order) {
 }
 
 // A span is what one pixel of the picture is made of in one direction: the source pixels from the one to the other,
-// both included. These two have weights of their own, those between weigh axis.inner. If they are the same, the weight
-// is in first and last is 0. The limit on sides makes the numbers fit.
+// both included. These two have weights of their own, which add up where they are the same; those between weigh
+// axis.inner. The limit on sides makes the numbers fit.
 type span struct{ from, to, first, last uint32 }
 
 // An axis is the spans of all pixels of the picture in one direction. The weights of each add up to sum. They are exact:
@@ -127,7 +127,7 @@ func (a *axis) fill(source, size int) {
 		// a source pixel.
 		a.inner, a.sum = 0, uint64(2*p)
 		for i := range size {
-			at := min(max(0, (2*i+1)*s-p), 2*p*(source-1)) // from the centre of the first source pixel
+			at := max(0, (2*i+1)*s-p) // from the centre of the first source pixel
 			from, part := at/(2*p), at%(2*p)
 			a.append(from, min(from+1, source-1), 2*p-part, part)
 		}

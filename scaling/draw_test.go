@@ -116,6 +116,7 @@ func TestDrawIsTheExactMean(t *testing.T) {
 		{image.Pt(40, 30), image.Pt(20, 60)}, {image.Pt(40, 30), image.Pt(50, 10)}, // one up, one down
 		{image.Pt(32, 32), image.Pt(2, 2)}, {image.Pt(32, 32), image.Pt(2, 1)}, // 256, the most that is packed, and above
 		{image.Pt(37, 23), image.Pt(31, 19)}, {image.Pt(31, 19), image.Pt(37, 23)}, {image.Pt(7, 5), image.Pt(700, 3)},
+		{image.Pt(40, 30), image.Pt(24, 18)}, {image.Pt(48, 36), image.Pt(24, 18)}, {image.Pt(48, 30), image.Pt(24, 18)}, // tables anew
 		{image.Pt(1, 1), image.Pt(5, 9)}, {image.Pt(97, 89), image.Pt(1, 1)}, {image.Pt(97, 2), image.Pt(13, 3)},
 	} {
 		for _, order := range []scaling.Order{scaling.RGBA, scaling.BGRX} {
@@ -150,10 +151,10 @@ func TestDrawOfTheLargestSides(t *testing.T) {
 }
 
 func TestDrawKeepsEvenAreas(t *testing.T) {
-	src := image.NewRGBA(image.Rect(0, 0, 160, 90))
+	src := image.NewRGBA(image.Rect(0, 0, 144, 96))
 	for _, c := range []color.RGBA{{0, 0, 0, 255}, {255, 255, 255, 255}, {1, 127, 254, 255}} {
 		draw.Draw(src, src.Rect, image.NewUniform(c), image.Point{}, draw.Src)
-		for _, size := range []image.Point{{X: 160, Y: 90}, {X: 80, Y: 45}, {X: 97, Y: 53}, {X: 320, Y: 11}, {X: 333, Y: 211}} {
+		for _, size := range []image.Point{{X: 144, Y: 96}, {X: 72, Y: 48}, {X: 9, Y: 6}, {X: 8, Y: 6}, {X: 97, Y: 53}, {X: 320, Y: 11}, {X: 333, Y: 211}} {
 			got, err := mustNew(t, src.Rect, size).Picture(src)
 			if err != nil {
 				t.Fatal(err)
@@ -163,6 +164,20 @@ func TestDrawKeepsEvenAreas(t *testing.T) {
 					t.Fatalf("%v as %v: got %v at pixel %d", c, size, at, i)
 				}
 			}
+		}
+	}
+}
+
+// TestDrawRoundsHalfUp has as many pixels of one value as of the next, in every number up to some.
+func TestDrawRoundsHalfUp(t *testing.T) {
+	for half := 1; half < 500; half++ {
+		src := scaling.Source{Pix: make([]byte, 8*half), Stride: 8 * half, Bounds: image.Rect(0, 0, 2*half, 1)}
+		for i := range src.Pix {
+			src.Pix[i] = []byte{0, 99, 254, 0}[i%4] + byte(i/4%2)
+		}
+		got := drawn(t, mustNew(t, src.Bounds, image.Pt(1, 1)), src)
+		if at, want := got.RGBAAt(0, 0), (color.RGBA{1, 100, 255, 255}); at != want {
+			t.Fatalf("%d pixels: got %v, want %v", 2*half, at, want)
 		}
 	}
 }

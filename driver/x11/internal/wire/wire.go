@@ -40,7 +40,8 @@ const (
 //
 // Its errors wrap [driver.ErrDisplayLost] when the server is gone or has been silent for [Patience], and
 // context.Cause when the context is done. After a silence, and after a context, the Conn may be used again: answers
-// that come late are skipped.
+// that come late are skipped. Nothing is read between requests, so events that every client gets, 32 bytes each, wait
+// at the server until then.
 type Conn struct {
 	Setup  xproto.SetupInfo
 	Screen *xproto.ScreenInfo // the one that the display's name says
@@ -123,6 +124,9 @@ func Dial(ctx context.Context, name string) (_ *Conn, err error) {
 		return nil, err
 	}
 	socket, err := where.dial(ctx)
+	if ctx.Err() != nil && err != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
