@@ -55,6 +55,8 @@ import (
 	"image"
 	"sync"
 	"time"
+
+	"github.com/deskagent/deskagent/driver"
 )
 
 // Timing says how long to wait for what. The zero value means the defaults.
@@ -124,9 +126,11 @@ const (
 	idleInterval = time.Second
 	// attention is for how long changes are looked for when nobody waits.
 	attention = 3 * time.Second
-	// closeGrace is how long Close waits for a source that does not answer.
-	closeGrace = time.Second
+	// patience is how long a look may take before the display counts as lost, and closeGrace how long Close waits for it.
+	patience, closeGrace = 3 * time.Second, time.Second
 )
+
+var errHangs = fmt.Errorf("%w: no look at the screen has ended for %v", driver.ErrDisplayLost, patience)
 
 // A source finds changes. It belongs to the goroutine of its watcher.
 type source interface {
@@ -193,7 +197,8 @@ func open(source source, interval time.Duration) (*Watcher, error) {
 }
 
 // Mark forgets what has changed until now, but for recurring places. It is called just before the first event of an
-// action, and returns when the server has noted it. What goes wrong is told by the next Wait.
+// action, and returns when the server has noted it, or after 3s when it does not answer. What goes wrong is told by the
+// next Wait.
 func (w *Watcher) Mark() { w.note((*history).mark) }
 
 // Touch says that the last event of the action has been sent just now, from which the grace is counted. Waiting for the
@@ -215,13 +220,14 @@ func (w *Watcher) note(what func(*history, time.Time)) {
 		select {
 		case <-noted:
 		case <-w.closing:
+		case <-time.After(patience):
 		}
 	}
 }
 
 // Wait waits until the screen is at rest, counted from the last Mark, or the opening, and Touch. It returns at once
-// when that is so already. Its error wraps context.Cause(ctx), [ErrClosed], or [driver.ErrDisplayLost] within a second of
-// the loss, or is that of a grab.
+// when that is so already. Its error wraps context.Cause(ctx), [ErrClosed], or [driver.ErrDisplayLost], or is that of
+// a grab. A server that has gone is noticed at once; one that is there and does not answer, 3s after the deadline.
 func (w *Watcher) Wait(ctx context.Context, t Timing) (Result, error) {
 	r, err := w.wait(ctx, t)
 	if err != nil {
@@ -248,6 +254,8 @@ func (w *Watcher) wait(ctx context.Context, t Timing) (r Result, err error) {
 		return r, context.Cause(ctx)
 	case <-w.closing:
 		return r, ErrClosed
+	case <-time.After(t.Deadline + patience):
+		return r, errHangs
 	}
 }
 
@@ -274,6 +282,8 @@ func (w *Watcher) call(ctx context.Context, f func()) error {
 		return context.Cause(ctx)
 	case <-w.closing:
 		return ErrClosed
+	case <-time.After(patience):
+		return errHangs
 	}
 }
 
