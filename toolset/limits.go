@@ -26,11 +26,13 @@ type Limits struct {
 // themselves.
 //
 //	limits           longer  shorter  patches  models
+//	LimitsWhole      65535            30000    gpt-5.6, which refuses more instead of shrinking it
 //	LimitsOriginal   6000             10000    gpt-5.5; gpt-5.4 where original detail is asked for
 //	LimitsHigh       2048             2500     gpt-5.4
 //	LimitsSmall      2048             1536     gpt-5.4-mini, -nano, gpt-5.2, gpt-5-mini, -nano, o4-mini
 //	LimitsTiles      2048    768               computer-use-preview, gpt-4o, gpt-4.1
 var (
+	LimitsWhole    = Limits{Long: 65_535, Patches: 30_000}
 	LimitsOriginal = Limits{Long: 6000, Patches: 10_000}
 	LimitsHigh     = Limits{Long: 2048, Patches: 2500}
 	LimitsSmall    = Limits{Long: 2048, Patches: 1536}

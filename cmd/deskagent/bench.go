@@ -59,7 +59,7 @@ func newBench(c *command) *cobra.Command {
 	input.Flags().StringVar(&b.xdotool, "xdotool", "xdotool", "the xdotool to compare with, empty for none")
 	input.Flags().StringVar((*string)(&b.sink), "sink", "", "how events are sent: robotgo or xtest (default robotgo where it can be had)")
 	input.Flags().BoolVar(&b.json, "json", false, "write one JSON object instead of the table")
-	bench.AddCommand(input, newBenchScreen(c))
+	bench.AddCommand(input, newBenchScreen(c), newBenchAccuracy(c))
 	return bench
 }
 
@@ -130,6 +130,20 @@ func (b *benchInput) run(ctx context.Context) error {
 		return json.NewEncoder(b.out).Encode(report)
 	}
 	return b.print(report)
+}
+
+// benchScreens are the sizes of the displays to measure on: those that were named, or the usual ones. That of --display is
+// as it is, which is the zero size.
+func (c *command) benchScreens(named, usual []image.Point) ([]image.Point, error) {
+	switch {
+	case c.display != "" && len(named) > 0:
+		return nil, usagef("display %q has its own size: --screen is for private ones", c.display)
+	case c.display != "":
+		return []image.Point{{}}, nil
+	case len(named) > 0:
+		return named, nil
+	}
+	return usual, nil
 }
 
 // benchDisplay is the display to measure on: that of --display, or a virtual one of a size, which end ends. The zero size

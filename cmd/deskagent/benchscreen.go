@@ -54,8 +54,8 @@ const benchScreenExample = `  deskagent bench screen
   deskagent bench screen --display :1 --rounds 100 --json
   deskagent bench screen --against ''            without comparison, much quicker`
 
-// benchScreens are the screens that are measured when none is named.
-var benchScreens = []image.Point{{X: 1280, Y: 800}, {X: 1920, Y: 1080}, {X: 2560, Y: 1440}, {X: 3840, Y: 2160}}
+// defaultScreens are the screens that are measured when none is named.
+var defaultScreens = []image.Point{{X: 1280, Y: 800}, {X: 1920, Y: 1080}, {X: 2560, Y: 1440}, {X: 3840, Y: 2160}}
 
 func newBenchScreen(c *command) *cobra.Command {
 	b := &benchScreen{command: c}
@@ -67,7 +67,7 @@ func newBenchScreen(c *command) *cobra.Command {
 		Args:    usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
 	}
-	cmd.Flags().Var(&b.screens, "screen", "size of a private display; may be given again (default "+sizesFlag(benchScreens).String()+")")
+	cmd.Flags().Var(&b.screens, "screen", "size of a private display; may be given again (default "+sizesFlag(defaultScreens).String()+")")
 	cmd.Flags().Var((*sizeFlag)(&b.size), "size", "size of the picture (default what fits into "+inPixels(toolset.DefaultFit)+")")
 	cmd.Flags().IntVar(&b.rounds, "rounds", 20, "how often each thing is done")
 	cmd.Flags().StringSliceVar(&b.against, "against", rivalNames(), "programs to compare with, empty for none")
@@ -165,7 +165,7 @@ func (b *benchScreen) run(ctx context.Context) error {
 	if b.rounds < 1 {
 		return usagef("rounds %d: want 1 or more", b.rounds)
 	}
-	screens, err := b.benchScreens(b.screens)
+	screens, err := b.benchScreens(b.screens, defaultScreens)
 	if err != nil {
 		return err
 	}
@@ -185,20 +185,6 @@ func (b *benchScreen) run(ctx context.Context) error {
 		return json.NewEncoder(b.out).Encode(report)
 	}
 	return b.print(report)
-}
-
-// benchScreens are the sizes of displays to measure: those that were named, or the usual ones. The display of --display
-// is as it is, which is the zero size.
-func (c *command) benchScreens(named []image.Point) ([]image.Point, error) {
-	switch {
-	case c.display == "" && len(named) == 0:
-		return benchScreens, nil
-	case c.display == "":
-		return named, nil
-	case len(named) > 0:
-		return nil, usagef("display %q has its own size: --screen is for private ones", c.display)
-	}
-	return []image.Point{{}}, nil
 }
 
 // versionNumber is the first one of what a program says about itself.

@@ -156,7 +156,7 @@ type settleFlag struct{ grace, quiet, deadline time.Duration }
 
 func (f *settleFlag) String() string {
 	if *f == (settleFlag{}) {
-		return "150ms,60ms,3s"
+		return "200ms,80ms,3s"
 	}
 	return fmt.Sprintf("%v,%v,%v", f.grace, f.quiet, f.deadline)
 }
@@ -166,12 +166,12 @@ func (f *settleFlag) Type() string { return "TIMES" }
 func (f *settleFlag) Set(s string) error {
 	parts := strings.Split(s, ",")
 	if len(parts) != 3 {
-		return errors.New("want three times, such as 150ms,60ms,3s")
+		return errors.New("want three times, such as 200ms,80ms,3s")
 	}
 	for i, to := range []*time.Duration{&f.grace, &f.quiet, &f.deadline} {
 		t, err := time.ParseDuration(parts[i])
 		if err != nil || t <= 0 {
-			return fmt.Errorf("%q: want a time of more than 0, such as 150ms", parts[i])
+			return fmt.Errorf("%q: want a time of more than 0, such as 200ms", parts[i])
 		}
 		*to = t
 	}

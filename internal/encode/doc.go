@@ -6,15 +6,15 @@
 // a dialog before something like a photograph), shown as 1280x720, this was measured with one processor; the words are
 // those that tesseract read, of 109.
 //
-//	format                          time    bytes   words   mean error
-//	PNG                             9 ms    344 K   60      none
-//	PNG, image/png at BestSpeed     55 ms   354 K
-//	JPEG of quality 75              24 ms   115 K   61      2.0 of 255
-//	JPEG of quality 85              26 ms   143 K   61      1.5
-//	JPEG of quality 95              29 ms   226 K   54      0.9
+//	format                          time   bytes   words   mean error
+//	PNG                             1      344 K   60      none
+//	PNG, image/png at BestSpeed     5      354 K
+//	JPEG of quality 75              2      115 K   61      2.0 of 255
+//	JPEG of quality 85              2.2    143 K   61      1.5
+//	JPEG of quality 95              2.4    226 K   54      0.9
 //
-// So JPEG is for slow links: at quality 85 it has less than half of the bytes and is as legible, but takes three times as
-// long, and halves the resolution of colours.
+// where 1 is about 10 ms, and with two processors about 6 ms. So JPEG is for slow links: at quality 85 it has less than half
+// of the bytes and is as legible, but takes twice as long, and halves the resolution of colours.
 //
 // # How PNG is fast
 //

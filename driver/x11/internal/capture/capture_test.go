@@ -177,6 +177,7 @@ func TestResize(t *testing.T) {
 // TestResizeMeanwhile takes pictures while the size changes all the time.
 func TestResizeMeanwhile(t *testing.T) {
 	server := start(t, 640, 480, 24)
+	resize(t, server, 640, 480) // or skip, which is for this goroutine to do
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -43,7 +43,6 @@ type holdings struct {
 	shared   int // segments that the server has mapped, without a name or of System V
 	segments int // of System V on the machine whose maker is this process
 	files    int // that this process has open
-	routines int
 }
 
 func look(t *testing.T, server *xvfb.Server, observer *display.Conn) (h holdings) {
@@ -55,7 +54,7 @@ func look(t *testing.T, server *xvfb.Server, observer *display.Conn) (h holdings
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.files, h.routines = len(files), runtime.NumGoroutine()
+	h.files = len(files)
 	return h
 }
 
@@ -99,7 +98,7 @@ func mapped(t *testing.T, server *xvfb.Server) (n int) {
 	return n
 }
 
-// await waits until what a server does on its own has happened.
+// await waits until what happens on its own has happened.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for start := time.Now(); !done(); time.Sleep(5 * time.Millisecond) {

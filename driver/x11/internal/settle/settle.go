@@ -55,6 +55,8 @@ import (
 	"image"
 	"sync"
 	"time"
+
+	"github.com/deskagent/deskagent/driver"
 )
 
 // Timing says how long to wait for what. The zero value means the defaults.
@@ -62,8 +64,8 @@ type Timing struct {
 	// Grace is how long a reaction may take to begin, from the last event of the action; default 200ms. GTK was seen to
 	// take 3 to 20ms, Chromium 20 to 100 for a page, and 200 and more for a new tab.
 	Grace time.Duration
-	// Quiet is for how long nothing must change; default 90ms. Pauses within one reaction are to be shorter: Chromium was
-	// seen to make some of 55 to 75ms when it opens a menu, and of 75 to 130 when it loads a page anew, most of them below 90.
+	// Quiet is for how long nothing must change; default 80ms. Pauses within one reaction are to be shorter: Chromium was
+	// seen to make some of 55 to 75ms when it opens a menu, and of 75 to 130 when it loads a page anew.
 	Quiet time.Duration
 	// Deadline is when the answer is given in any case, from the call of Wait; default 3s.
 	Deadline time.Duration
@@ -76,7 +78,7 @@ func (t Timing) withDefaults() (Timing, error) {
 		standard time.Duration
 	}{
 		{"Grace", &t.Grace, 200 * time.Millisecond},
-		{"Quiet", &t.Quiet, 90 * time.Millisecond},
+		{"Quiet", &t.Quiet, 80 * time.Millisecond},
 		{"Deadline", &t.Deadline, 3 * time.Second},
 	} {
 		if *setting.value < 0 {
@@ -124,9 +126,11 @@ const (
 	idleInterval = time.Second
 	// attention is for how long changes are looked for when nobody waits.
 	attention = 3 * time.Second
-	// closeGrace is how long Close waits for a source that does not answer.
-	closeGrace = time.Second
+	// patience is how long a look may take before the display counts as lost, and closeGrace how long Close waits for it.
+	patience, closeGrace = 3 * time.Second, time.Second
 )
+
+var errHangs = fmt.Errorf("%w: no look at the screen has ended for %v", driver.ErrDisplayLost, patience)
 
 // A source finds changes. It belongs to the goroutine of its watcher.
 type source interface {
@@ -193,14 +197,15 @@ func open(source source, interval time.Duration) (*Watcher, error) {
 }
 
 // Mark forgets what has changed until now, but for recurring places. It is called just before the first event of an
-// action. The function that it returns waits until the server has noted it; in the meantime the action can be prepared.
-// What goes wrong is told by the next Wait.
+// action. The function that it returns waits until the server has noted it, or for 3s when it does not answer; in the
+// meantime the action can be prepared. What goes wrong is told by the next Wait.
 func (w *Watcher) Mark() (wait func()) {
 	noted := w.note((*history).mark)
 	return func() {
 		select {
 		case <-noted:
 		case <-w.closing:
+		case <-time.After(patience):
 		}
 	}
 }
@@ -225,8 +230,8 @@ func (w *Watcher) note(what func(*history, time.Time)) (done <-chan struct{}) {
 }
 
 // Wait waits until the screen is at rest, counted from the last Mark, or the opening, and Touch. It returns at once
-// when that is so already. Its error wraps context.Cause(ctx), [ErrClosed], or [driver.ErrDisplayLost] within a second of
-// the loss, or is that of a grab.
+// when that is so already. Its error wraps context.Cause(ctx), [ErrClosed], or [driver.ErrDisplayLost], or is that of
+// a grab. A server that has gone is noticed at once; one that is there and does not answer, 3s after the deadline.
 func (w *Watcher) Wait(ctx context.Context, t Timing) (Result, error) {
 	r, err := w.wait(ctx, t)
 	if err != nil {
@@ -253,6 +258,8 @@ func (w *Watcher) wait(ctx context.Context, t Timing) (r Result, err error) {
 		return r, context.Cause(ctx)
 	case <-w.closing:
 		return r, ErrClosed
+	case <-time.After(t.Deadline + patience):
+		return r, errHangs
 	}
 }
 
@@ -279,6 +286,8 @@ func (w *Watcher) call(ctx context.Context, f func()) error {
 		return context.Cause(ctx)
 	case <-w.closing:
 		return ErrClosed
+	case <-time.After(patience):
+		return errHangs
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 )
 
 // Patience is how long a server may send nothing while it owes something, before it counts as lost.
-const Patience = 900 * time.Millisecond
+const Patience = 800 * time.Millisecond
 
 const (
 	// setupPatience is that for a server that is just coming up.

@@ -12,12 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/jezek/xgb"
 	"github.com/jezek/xgb/xproto"
 
 	"github.com/deskagent/deskagent/driver"
+	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/internal/xvfb"
 )
 
@@ -211,7 +212,7 @@ func TestAnswers(t *testing.T) {
 	server := xvfb.ForTest(t, 320, 240)
 	conn := dial(t, server.Display())
 	ctx := t.Context()
-	other, err := xgb.NewConnDisplay(server.Display())
+	other, err := display.Open(server.Display())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +229,7 @@ func TestAnswers(t *testing.T) {
 			continue
 		}
 		// Every client is told of a change to the keyboard map.
-		if err := xproto.ChangeKeyboardMappingChecked(other, 1, 255, 1, []xproto.Keysym{0}).Check(); err != nil {
+		if err := xproto.ChangeKeyboardMappingChecked(other.X, 1, 255, 1, []xproto.Keysym{0}).Check(); err != nil {
 			t.Fatal(err)
 		}
 		const unmapWindow, predefined, length = 10, 1, 7 // atom 1 is PRIMARY
@@ -284,13 +285,13 @@ func TestFiles(t *testing.T) {
 func TestExtension(t *testing.T) {
 	server := xvfb.ForTest(t, 320, 240, "-extension", "MIT-SHM")
 	conn := dial(t, server.Display())
-	other, err := xgb.NewConnDisplay(server.Display())
+	other, err := display.Open(server.Display())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close()
 	for _, name := range []string{"RANDR", "XTEST", "BIG-REQUESTS"} { // lengths that fill words and do not
-		want, err := xproto.QueryExtension(other, uint16(len(name)), name).Reply()
+		want, err := xproto.QueryExtension(other.X, uint16(len(name)), name).Reply()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -343,52 +344,56 @@ func TestStream(t *testing.T) {
 	}
 	const wanted = 40 + 32 + 32 + 40 + 36 // where the first answer of this batch is
 	for cut := 4; cut < wanted+32; cut += 4 {
-		ours, theirs := net.Pipe()
-		conn := &Conn{socket: ours, patience: 10 * time.Second, first: 2}
-		ctx, cancel := context.WithCancel(t.Context())
-		given := make(chan struct{})
-		go func() {
-			theirs.Write(stream[:cut])
-			cancel()
-			<-given
-			theirs.Write(stream[cut:])
-		}()
-		if _, err := conn.Receive(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("cut at %d: got %v, want it cancelled", cut, err)
-		}
-		close(given)
-		answer, err := conn.Receive(t.Context())
-		if err != nil || answer[1] != 7 || answer.Err() != nil {
-			t.Errorf("cut at %d: got %v, %v, want the reply to request 2", cut, answer, err)
-		}
-		if answer, err = conn.Receive(t.Context()); err != nil || answer.Err() != (Fault{Code: 8, Value: 0}) {
-			t.Errorf("cut at %d: got %v, %v, want the error of request 3", cut, answer, err)
-		}
-		ours.Close()
-		theirs.Close()
+		synctest.Test(t, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			conn := &Conn{socket: ours, patience: 10 * time.Second, first: 2}
+			ctx, cancel := context.WithCancel(t.Context())
+			given := make(chan struct{})
+			go func() {
+				theirs.Write(stream[:cut])
+				cancel()
+				<-given
+				theirs.Write(stream[cut:])
+			}()
+			if _, err := conn.Receive(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("cut at %d: got %v, want it cancelled", cut, err)
+			}
+			close(given)
+			answer, err := conn.Receive(t.Context())
+			if err != nil || answer[1] != 7 || answer.Err() != nil {
+				t.Errorf("cut at %d: got %v, %v, want the reply to request 2", cut, answer, err)
+			}
+			if answer, err = conn.Receive(t.Context()); err != nil || answer.Err() != (Fault{Code: 8, Value: 0}) {
+				t.Errorf("cut at %d: got %v, %v, want the error of request 3", cut, answer, err)
+			}
+			ours.Close()
+			theirs.Close()
+		})
 	}
 }
 
 // TestSlow has the other end send little by little: that is no silence, however long it takes.
 func TestSlow(t *testing.T) {
-	ours, theirs := net.Pipe()
-	defer ours.Close()
-	defer theirs.Close()
-	const pieces, interval = 8, 50 * time.Millisecond
-	go func() {
-		for range pieces {
-			time.Sleep(interval)
-			if _, err := theirs.Write([]byte{1, 2}); err != nil {
-				return
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		defer theirs.Close()
+		const pieces, interval = 8, 50 * time.Millisecond
+		go func() {
+			for range pieces {
+				time.Sleep(interval)
+				if _, err := theirs.Write([]byte{1, 2}); err != nil {
+					return
+				}
 			}
+		}()
+		conn := &Conn{socket: ours, patience: pieces / 2 * interval}
+		var got [2 * pieces]byte
+		if _, err := conn.Read(t.Context(), got[:]); err != nil {
+			t.Errorf("got %v for what took twice the patience, want no error", err)
 		}
-	}()
-	conn := &Conn{socket: ours, patience: pieces / 2 * interval}
-	var got [2 * pieces]byte
-	if _, err := conn.Read(t.Context(), got[:]); err != nil {
-		t.Errorf("got %v for what took twice the patience, want no error", err)
-	}
-	if _, err := conn.Read(t.Context(), got[:]); !errors.Is(err, driver.ErrDisplayLost) {
-		t.Errorf("got %v for silence, want the display lost", err)
-	}
+		if _, err := conn.Read(t.Context(), got[:]); !errors.Is(err, driver.ErrDisplayLost) {
+			t.Errorf("got %v for silence, want the display lost", err)
+		}
+	})
 }
