@@ -20,6 +20,6 @@
 //
 // Colours are taken out of the four bytes of a pixel and filtered eight bytes at a time; each row is filtered by its left
 // or its upper neighbour, whichever more pixels are equal to; klauspost/compress deflates at its fastest level; and a
-// large picture is cut into strips, which are done at the same time. A palette was tried and left out: even a plain
+// large picture is cut into strips, which are done at the same time. A palette would not help: even a plain
 // desktop of a terminal and a dialog has more than a thousand colours, as the edges of letters are smoothed.
 package encode
