@@ -182,7 +182,7 @@ func (f *settleFlag) Set(s string) error {
 type limitsFlag toolset.Limits
 
 var limits = map[string]toolset.Limits{
-	"original": toolset.LimitsOriginal, "high": toolset.LimitsHigh, "small": toolset.LimitsSmall, "tiles": toolset.LimitsTiles,
+	"whole": toolset.LimitsWhole, "original": toolset.LimitsOriginal, "high": toolset.LimitsHigh, "small": toolset.LimitsSmall, "tiles": toolset.LimitsTiles,
 }
 
 func (f *limitsFlag) String() string {
@@ -199,7 +199,7 @@ func (f *limitsFlag) Type() string { return "WHICH" }
 func (f *limitsFlag) Set(s string) error {
 	l, ok := limits[s]
 	if !ok {
-		return errors.New("want original, high, small or tiles")
+		return errors.New("want whole, original, high, small or tiles")
 	}
 	*f = limitsFlag(l)
 	return nil

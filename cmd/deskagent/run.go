@@ -55,7 +55,8 @@ A display that is not marked as a guest's is refused. This marks one:
 Pictures show the whole screen, made to fit 1440x900 when it is larger; --size and --crop change
 that. A picture that the API would make smaller, with which every point would be off, is refused;
 --limits says what the model at hand takes, as the API's guide to images has it:
-  original  6000 pixels a side, 10000 patches of 32 by 32: gpt-5.5
+  whole     65535 pixels a side, 30000 patches of 32 by 32: gpt-5.6
+  original  6000, 10000: gpt-5.5
   high      2048, 2500: gpt-5.4 (default)
   small     2048, 1536: gpt-5.4-mini and -nano, gpt-5.2, gpt-5-mini and -nano, o4-mini
   tiles     2048, the shorter side 768: computer-use-preview, gpt-4o, gpt-4.1
@@ -89,7 +90,7 @@ func newRun(c *command) *cobra.Command {
 	eyesFlags(cmd, &r.eyes)
 	flags.StringVar(&r.encoding.Format, "format", "png", "how pictures are sent: png or jpeg")
 	flags.IntVar(&r.encoding.Quality, "quality", 0, "quality of JPEG pictures, from 1 to 100 (default 85)")
-	flags.Var(&r.limits, "limits", "how large pictures may be: original, high, small or tiles")
+	flags.Var(&r.limits, "limits", "how large pictures may be: whole, original, high, small or tiles")
 	handsFlags(cmd, &r.hands)
 	return cmd
 }

@@ -133,9 +133,14 @@ func (k *desk) begin(seen *view, things ...thing) (err error) {
 	return k.hands.arrived() // before a text, which goes another way
 }
 
-// end comes after an action, however it went: nothing of it stays down, and what was lifted is put back.
-func (k *desk) end(ctx context.Context) error {
-	err := cmp.Or(k.hands.releaseAll(), k.putBack(ctx))
+// end comes after a call, however it went: nothing of it stays down, and what was lifted is put back. If the call was
+// an action, that was the last of its input: what programs do while the keyboard is put in order is their reaction.
+func (k *desk) end(ctx context.Context, acted bool) error {
+	err := k.hands.releaseAll()
+	if acted {
+		k.eyes.end()
+	}
+	err = cmp.Or(err, k.putBack(ctx))
 	if len(k.lifted) == 0 {
 		return err
 	}

@@ -99,10 +99,9 @@ func (d *Driver) perform(j job, k *desk) error {
 	defer context.AfterFunc(d.closing, func() { cancel(ErrClosed) })()
 	if j.acts {
 		k.eyes.begin()
-		defer k.eyes.end()
 	}
 	err := d.guard(j.name, func() error { return j.run(ctx, k) })
-	release := d.guard(j.name, func() error { return k.end(ctx) })
+	release := d.guard(j.name, func() error { return k.end(ctx, j.acts) })
 	switch {
 	case err == nil:
 		err = release
