@@ -84,7 +84,11 @@ const (
 	pixelsPerNotch = 120
 	// waitTime is a little more than the application's slow task takes.
 	waitTime = 250 * time.Millisecond
-	task     = "Do what the practice desk asks for, then save the record."
+	// The application reacts at once and paints all of it in one go, so less time is needed than of programs that
+	// nobody knows.
+	settleGrace = 50 * time.Millisecond
+	settleQuiet = 20 * time.Millisecond
+	task        = "Do what the practice desk asks for, then save the record."
 )
 
 // withDefaults returns a copy of o, checked, with nothing left out that has a default.
@@ -217,7 +221,8 @@ func (s *stage) open(ctx context.Context) (err error) {
 		return fmt.Errorf("the window at %v does not fit into what the model sees of the screen, %v", window, mapping.Crop())
 	}
 	d, err := x11.Open(ctx, &x11.Options{
-		Display: display, Sink: s.opts.Sink, Watchdog: s.opts.Watchdog, Logger: s.opts.Logger, PixelsPerNotch: pixelsPerNotch, WaitTime: waitTime,
+		Display: display, Sink: s.opts.Sink, Watchdog: s.opts.Watchdog, Logger: s.opts.Logger, PixelsPerNotch: pixelsPerNotch,
+		SettleGrace: settleGrace, SettleQuiet: settleQuiet, WaitTime: waitTime,
 	})
 	if err != nil {
 		return err
