@@ -120,8 +120,7 @@ func (r *Raw) RGBA(dst *image.RGBA) {
 }
 
 // What follows works on words of two pixels. Slices turned into pointers to arrays are checked once for each array
-// instead of for each word. A second goroutine gains nothing where both cores are busy, and little elsewhere, as the time is
-// but twice that of a copy.
+// instead of for each word. A second goroutine gained nothing where both cores were busy; the time is twice that of a copy.
 
 // lanes is a pattern of 32 bits, twice.
 const lanes = 1<<32 | 1
