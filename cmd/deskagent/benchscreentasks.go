@@ -288,39 +288,57 @@ func (m *screenMeasurement) rests() (rows []screenRow, err error) {
 }
 
 // rest acts, has the screen change for some time, and tells how long after the last change the picture was taken. It has
-// to show that change.
+// to show that change. Where this machine was so busy that the changes paused for long enough to look like rest, it is
+// tried again.
 func (m *screenMeasurement) rest(animation time.Duration, want driver.SettleState) (time.Duration, error) {
-	stage := image.Rect(0, 0, 400, 200).Add(image.Pt(20, 40)).Intersect(m.desktop.Rect)
+	const attempts, likeRest = 10, 50 * time.Millisecond // which the driver takes for rest after 60
+	for attempt := 1; ; attempt++ {
+		took, pause, err := m.tryRest(animation, want)
+		if err == nil || pause < likeRest || attempt == attempts {
+			return took, err
+		}
+	}
+}
+
+// tryRest is rest once. It also tells how long the changes paused at most.
+func (m *screenMeasurement) tryRest(animation time.Duration, want driver.SettleState) (took, pause time.Duration, err error) {
+	stage := image.Rect(0, 0, 400, 200).Add(image.Pt(20, 40)).Intersect(m.screen)
 	if err := m.window.Show(m.desktop.SubImage(stage).(*image.RGBA)); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	if _, err := m.look(stage, stage.Size()); err != nil { // so that this change is not taken for one after the action
-		return 0, err
+	// Let it come to rest, lest this change be taken for one that follows the action.
+	if err := do(m.ctx, m.driver, driver.Move{X: stage.Max.X - 1, Y: stage.Max.Y - 1}); err != nil {
+		return 0, 0, err
 	}
+	if _, err := m.look(stage, stage.Size()); err != nil {
+		return 0, 0, err
+	}
+
 	if err := do(m.ctx, m.driver, driver.Move{X: stage.Min.X, Y: stage.Min.Y}); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	painting := paint(m.window, stage, animation)
 	frame, err := m.look(stage, stage.Size())
-	painted := <-painting
-	if err = errors.Join(err, painted.err); err != nil {
-		return 0, err
+	p := <-painting
+	if err = errors.Join(err, p.err); err != nil {
+		return 0, 0, err
 	}
-	took := frame.Taken.Sub(painted.at)
+	took = frame.Taken.Sub(p.at)
 	if frame.Settling.State != want || took < 0 {
-		return 0, fmt.Errorf("the picture was taken %v after the last change, of a screen that was %s; want %s", took, frame.Settling.State, want)
+		return 0, p.pause, fmt.Errorf("the picture was taken %v after the last change, of a screen that was %s; want %s", took, frame.Settling.State, want)
 	}
-	if last := painted.last; !last.Empty() && frame.Image.RGBAAt(last.Min.X-stage.Min.X, 0) != ink {
-		return 0, fmt.Errorf("the picture does not show the last change, at %v", last)
+	if !p.last.Empty() && frame.Image.RGBAAt(p.last.Min.X-stage.Min.X, 0) != ink {
+		return 0, p.pause, fmt.Errorf("the picture does not show the last change, at %v", p.last)
 	}
-	return took, nil
+	return took, p.pause, nil
 }
 
 // painted is what paint has done.
 type painted struct {
-	at   time.Time       // of the last change, or of the call where there was none
-	last image.Rectangle // the last change
-	err  error
+	at    time.Time       // of the last change, or of the call where there was none
+	last  image.Rectangle // the last change
+	pause time.Duration   // the longest time without one
+	err   error
 }
 
 // paint fills a part of the window with ink, strip by strip, for some time: with one strip if that is zero, and with none
@@ -338,8 +356,10 @@ func paint(window *witness.Window, stage image.Rectangle, during time.Duration) 
 			if p.err = window.Show(strip.RGBA); p.err != nil {
 				return
 			}
-			p.at, p.last = time.Now(), strip.Rect
-			if p.at.Sub(start) >= during {
+			now := time.Now()
+			p.pause = max(p.pause, now.Sub(p.at))
+			p.at, p.last = now, strip.Rect
+			if now.Sub(start) >= during {
 				return
 			}
 		}

@@ -22,7 +22,7 @@ type Grabber interface {
 	// empty. The Raw is good until the next call of Grab or Close.
 	//
 	// The error wraps [driver.ErrOutOfBounds] if the area is not inside the screen, [driver.ErrDisplayLost] if the
-	// server is gone or has not answered for a second, and context.Cause when ctx is done.
+	// server is gone or has been silent for [wire.Patience], and context.Cause when ctx is done.
 	Grab(ctx context.Context, area image.Rectangle) (*Raw, error)
 	// Close ends what the Grabber has of its own.
 	Close() error
@@ -105,7 +105,7 @@ func (r *root) grab(ctx context.Context, area image.Rectangle, by way) (*Raw, er
 				return nil, err
 			}
 		}
-		size := r.conn.Add(getGeometry, 0, uint32(r.conn.Screen.Root))
+		number := r.conn.Add(getGeometry, 0, uint32(r.conn.Screen.Root))
 		if err := r.conn.Send(ctx); err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func (r *root) grab(ctx context.Context, area image.Rectangle, by way) (*Raw, er
 			return nil, err
 		}
 		var pixels []byte
-		if answer.Request() != size {
+		if answer.Request() != number {
 			if fault = answer.Err(); fault == nil {
 				if pixels, err = by.take(ctx, part, answer); err != nil {
 					return nil, err
