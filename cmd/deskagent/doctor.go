@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/jezek/xgb"
@@ -106,10 +107,10 @@ func probe(conn *xgb.Conn, name string) []check {
 	screen := setup.DefaultScreen(conn)
 	display := check{"display", statusOK, fmt.Sprintf("%s, %dx%d, depth %d, %s %d", name, screen.WidthInPixels, screen.HeightInPixels,
 		screen.RootDepth, setup.Vendor, setup.ReleaseNumber), ""}
-	if screen.RootDepth != 24 {
-		display.Status, display.Mend = statusWarn, "screenshots need depth 24: start the server with -depth 24, or Xvfb with -screen 0 WxHx24"
+	if !slices.Contains([]byte{16, 24, 30}, screen.RootDepth) {
+		display.Status, display.Mend = statusFail, "pictures need depth 24, 16 or 30: start the server with -depth 24, or Xvfb with -screen 0 WxHx24"
 	}
-	return []check{display, xtestCheck(conn), sharedMemoryCheck(conn), keyboardCheck(conn, setup), managerCheck(conn, screen.Root)}
+	return []check{display, xtestCheck(conn), sharedMemoryCheck(conn), damageCheck(conn), keyboardCheck(conn, setup), managerCheck(conn, screen.Root)}
 }
 
 func xtestCheck(conn *xgb.Conn) check {
@@ -128,10 +129,26 @@ func sharedMemoryCheck(conn *xgb.Conn) check {
 	if err == nil {
 		var version *shm.QueryVersionReply
 		if version, err = shm.QueryVersion(conn).Reply(); err == nil {
-			return check{"shared memory", statusOK, fmt.Sprintf("MIT-SHM %d.%d", version.MajorVersion, version.MinorVersion), ""}
+			is := fmt.Sprintf("MIT-SHM %d.%d", version.MajorVersion, version.MinorVersion)
+			if version.MajorVersion == 1 && version.MinorVersion < 2 {
+				return check{"shared memory", statusWarn, is, "pictures are slower without MIT-SHM 1.2: servers since 2013 have it"}
+			}
+			return check{"shared memory", statusOK, is, ""}
 		}
 	}
 	return check{"shared memory", statusWarn, err.Error(), "pictures are slower without: start the server with +extension MIT-SHM"}
+}
+
+func damageCheck(conn *xgb.Conn) check {
+	const name = "DAMAGE"
+	r, err := xproto.QueryExtension(conn, uint16(len(name)), name).Reply()
+	if err == nil && !r.Present {
+		err = errors.New("the server has no such extension")
+	}
+	if err != nil {
+		return check{name, statusWarn, err.Error(), "what changes is found by comparing pictures instead: start the server with +extension DAMAGE"}
+	}
+	return check{name, statusOK, "the server tells what changes", ""}
 }
 
 // keyboardCheck looks for what a keyboard map is needed for: the Latin letters, Return and Control.
