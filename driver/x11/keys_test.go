@@ -20,7 +20,7 @@ func TestShortcuts(t *testing.T) {
 	long(t)
 	keyboards := append(latinless, apptest.Keyboard{Layout: "us"}, apptest.Keyboard{Layout: "us", Locks: apptest.CapsLock}, apptest.Keyboard{Layout: "fr"},
 		apptest.Keyboard{Layout: "us,ru", Group: 1})
-	for _, kind := range []apptest.Kind{apptest.Chromium, apptest.GTKEntry, apptest.GTKArea} {
+	for _, kind := range []apptest.Kind{apptest.Chromium, apptest.GTKEntry, apptest.GTKArea, apptest.Qt} {
 		t.Run(string(kind), func(t *testing.T) {
 			r := newRoom(t, kind, x11.SinkAuto)
 			for i, keyboard := range keyboards {

@@ -40,12 +40,18 @@ func Restore(conn *display.Conn, bound map[xproto.Keycode]xkb.Key, locked byte) 
 }
 
 // change changes keys by one request, as a window manager may need 45ms to take note of each. The request is about a
-// range of keys; those in between are set to what they are.
+// range of keys; those in between are set to what they are. Qt 5 takes the first group for the one in force when there is
+// a new map, until it is told of the state again.
 func change(x *xkb.Extension, keys map[xproto.Keycode]xkb.Key) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	m, err := x.Map(nil)
+	askState, askMap := x.AskState(), x.AskMap(nil)
+	state, err := askState()
+	if err != nil {
+		return err
+	}
+	m, err := askMap()
 	if err != nil {
 		return err
 	}
@@ -60,5 +66,11 @@ func change(x *xkb.Extension, keys map[xproto.Keycode]xkb.Key) error {
 	for code, key := range keys {
 		changed[code-first] = key
 	}
-	return x.SetKeys(first, changed)
+	if err := x.SetKeys(first, changed); err != nil {
+		return err
+	}
+	if state.Group != 0 {
+		x.Announce()
+	}
+	return nil
 }
