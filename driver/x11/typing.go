@@ -160,7 +160,7 @@ func (k *desk) bind(ctx context.Context, bindings []keyboard.Binding) (err error
 	}
 	if k.opts.DryRun != nil {
 		for _, b := range bindings {
-			fmt.Fprintf(k.opts.DryRun, "keycode %d stands for %v and %v\n", b.Code, b.Symbols[0], b.Symbols[1])
+			fmt.Fprintf(k.opts.DryRun, "keycode %d stands for %v\n", b.Code, b.Symbols)
 		}
 		return nil
 	}

@@ -14,10 +14,11 @@ import (
 func Bind(x *xkb.Extension, bindings []Binding) error {
 	keys := map[xproto.Keycode]xkb.Key{}
 	for _, b := range bindings {
-		keys[b.Code] = xkb.Key{
-			Types: [4]byte{xkb.TwoLevel}, Groups: 1, Width: 2,
-			Symbols: []xproto.Keysym{xproto.Keysym(b.Symbols[0]), xproto.Keysym(b.Symbols[1])},
+		key := xkb.Key{Types: [4]byte{b.Type}, Groups: 1, Width: byte(len(b.Symbols))}
+		for _, symbol := range b.Symbols {
+			key.Symbols = append(key.Symbols, xproto.Keysym(symbol))
 		}
+		keys[b.Code] = key
 	}
 	if err := change(x, keys); err != nil {
 		return fmt.Errorf("binding %d keycodes: %w", len(keys), err)

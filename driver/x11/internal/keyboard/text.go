@@ -2,6 +2,7 @@ package keyboard
 
 import (
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/deskagent/deskagent/driver"
@@ -76,25 +77,23 @@ type binder struct {
 }
 
 // bind returns the stroke for a symbol, which may be there already. The bare keys are filled first, so that a text of
-// few characters does without Shift.
+// few characters does without Shift and AltGr.
 func (b *binder) bind(m *Map, symbol driver.Key) (Stroke, bool) {
 	if stroke, ok := b.bound[symbol]; ok {
 		return stroke, true
 	}
-	n := len(b.bound)
-	var stroke Stroke
-	switch free := len(m.empty); {
-	case n < free:
-		// On both levels, as clients that go by the core protocol take a letter that is alone for both of its cases.
-		stroke = Stroke{Code: m.empty[n], Symbol: symbol}
-		b.Bindings = append(b.Bindings, Binding{stroke.Code, [2]driver.Key{symbol, symbol}})
-	case n < 2*free && m.shift.mask != 0:
-		binding := &b.Bindings[n-free]
-		binding.Symbols[1] = symbol
-		stroke = Stroke{Code: binding.Code, Symbol: binding.Symbols[0], Mods: m.shift.mask}
-	default:
+	n, free := len(b.bound), len(m.empty)
+	if n == free*len(m.levels) {
 		return Stroke{}, false
 	}
+	level, key := n/free, n%free
+	if level == 0 {
+		// On all levels, as clients that go by the core protocol take a letter that is alone for both of its cases.
+		b.Bindings = append(b.Bindings, Binding{m.empty[key], m.fresh, slices.Repeat([]driver.Key{symbol}, max(2, len(m.levels)))})
+	}
+	binding := b.Bindings[key]
+	binding.Symbols[level] = symbol
+	stroke := Stroke{Code: binding.Code, Symbol: binding.Symbols[0], Mods: m.levels[level]}
 	if b.bound == nil {
 		b.bound = map[driver.Key]Stroke{}
 	}
