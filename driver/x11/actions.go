@@ -2,6 +2,7 @@ package x11
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"image"
 	"math"
@@ -45,7 +46,11 @@ func (k *desk) close() error {
 		return nil
 	}
 	if k.clipboard.Serving() {
-		k.opts.Logger.Warn("what was on the clipboard goes with this driver")
+		ctx, cancel := context.WithTimeoutCause(context.Background(), grace/2, errors.New("the clipboard manager does not answer"))
+		defer cancel()
+		if err := k.clipboard.HandOver(ctx); err != nil {
+			k.opts.Logger.Warn("what was on the clipboard goes with this driver", "err", err)
+		}
 	}
 	return k.clipboard.Close()
 }
