@@ -57,8 +57,9 @@ A display that is not marked as a guest's is refused. This marks one:
 --allow-host goes on without.
 
 Pictures show the whole screen, made to fit 1440x900 when it is larger; --size and --crop change
-that. Text is typed; --paste has it pasted by way of the clipboard, and puts back what was there
-for as long as the run lasts. Ctrl-C stops at once and releases every key and button.`
+that. Text is typed; --paste has it pasted by way of the clipboard, and puts back what was there,
+beyond the end of the run where a clipboard manager keeps it. Ctrl-C stops at once and releases
+every key and button.`
 
 const runExample = `  deskagent run "Open the editor and write a haiku"
   deskagent run --approve allow --max-steps 50 "Tidy the files on the desktop into folders"
