@@ -87,6 +87,18 @@ func TestChordsWithoutLatin(t *testing.T) {
 	}
 }
 
+// TestGroupInQt types in the second group of a layout that has just been set, which Qt 5 takes for the first one, and
+// again after each new keyboard map.
+func TestGroupInQt(t *testing.T) {
+	r := newRoom(t, apptest.Qt, x11.SinkAuto)
+	for range 2 {
+		r.desktop.SetKeyboard(t, apptest.Keyboard{Layout: "us,ru", Group: 1})
+		for _, text := range []string{"слово", "слово and слово", "и слово"} {
+			r.types(t, text)
+		}
+	}
+}
+
 // TestKeysNotOnTheMap presses keys that the map lacks, alone and in chords: the window sees them by name, and the map is
 // afterwards what it was.
 func TestKeysNotOnTheMap(t *testing.T) {

@@ -68,6 +68,11 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 	if err := k.liftLocks(seen.keyboard); err != nil {
 		return err
 	}
+	if seen.keyboard.Group != 0 && k.opts.DryRun == nil {
+		if err := k.sayGroup(parts[0].Strokes[0]); err != nil {
+			return err
+		}
+	}
 	total, typed := 0, 0
 	for _, part := range parts {
 		total += len(part.Strokes)
@@ -89,6 +94,17 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 			typed += len(strokes)
 		}
 	}
+	return nil
+}
+
+// sayGroup has programs told of the group in force. The server announces a new keyboard map at the first event of XTEST
+// after one of another keyboard, at which Qt 5 forgets the group. To release a key that is not down is such an event, and
+// no program sees it.
+func (k *desk) sayGroup(up keyboard.Stroke) error {
+	if err := k.hands.set(thing{key: up}, false); err != nil {
+		return err
+	}
+	k.keymap.xkb.Announce()
 	return nil
 }
 
