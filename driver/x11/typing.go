@@ -48,7 +48,7 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 	if err != nil {
 		return err
 	}
-	parts, err := k.keys.Text(text, seen.keyboard)
+	parts, err := k.keys.Text(ctx, text, seen.keyboard)
 	if err != nil || len(parts) == 0 {
 		return err
 	}
@@ -59,11 +59,11 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 	if err := k.begin(&seen); err != nil {
 		return err
 	}
-	sink := k.hands.sink
-	k.hands.sink = k.keymap.pen
+	sink, apart := k.hands.sink, k.hands.apart
+	k.hands.sink, k.hands.apart = k.keymap.pen, false
 	defer func() {
 		err = cmp.Or(err, k.hands.releaseAll()) // by the sink that pressed, lest robotgo's overtake it
-		k.hands.sink = sink
+		k.hands.sink, k.hands.apart = sink, apart
 	}()
 	if err := k.liftLocks(seen.keyboard); err != nil {
 		return err

@@ -223,7 +223,7 @@ func TestText(t *testing.T) {
 		{"", xkb.State{}, ""},
 	}
 	for _, test := range tests {
-		parts, err := small().Text(test.text, test.state)
+		parts, err := small().Text(t.Context(), test.text, test.state)
 		var got []string
 		for _, part := range parts {
 			got = append(got, words(part.Strokes)+" "+bound(part.Bindings))
@@ -239,7 +239,7 @@ func TestTwoLevels(t *testing.T) {
 	keys := *small().keys
 	keys.Types = slices.Clone(types)
 	keys.Types[four].Mods |= num
-	parts, err := newMap(&keys).Text("wxyzWaw", xkb.State{})
+	parts, err := newMap(&keys).Text(t.Context(), "wxyzWaw", xkb.State{})
 	var got []string
 	for _, part := range parts {
 		got = append(got, words(part.Strokes)+" "+bound(part.Bindings))
@@ -265,7 +265,7 @@ func TestT16T26(t *testing.T) {
 		{small(), "1\ufffd", `character '�' at index 1: not supported as text`},                        // what JSON makes of one
 		{full, "é1😀", `character '😀' at index 2: not supported by this keyboard map, which has no empty key to put it on`},
 	} {
-		parts, err := test.m.Text(test.text, xkb.State{})
+		parts, err := test.m.Text(t.Context(), test.text, xkb.State{})
 		if parts != nil || !errors.Is(err, driver.ErrUnsupported) || err.Error() != test.want {
 			t.Errorf("%q: got %v, %v, want %s", test.text, parts, err, test.want)
 		}
@@ -285,7 +285,7 @@ func TestNoShift(t *testing.T) {
 	if _, ok := m.Stroke('A', 0, 0); ok {
 		t.Error("got a capital without a Shift key")
 	}
-	parts, err := m.Text("aBC", xkb.State{})
+	parts, err := m.Text(t.Context(), "aBC", xkb.State{})
 	if err != nil {
 		t.Fatal(err)
 	}

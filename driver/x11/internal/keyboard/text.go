@@ -1,6 +1,7 @@
 package keyboard
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"unicode/utf8"
@@ -21,14 +22,19 @@ func (m *Map) Obstacles(state xkb.State) byte { return (state.Latched | state.Lo
 
 // Text finds the keys for a text, all of it, for a keyboard that is in a state but for its [Map.Obstacles]. Newline is
 // the Return key and tab the Tab key; a carriage return and a newline are one newline. The error names the first
-// character that cannot be typed and its index, counted in characters from 0, and wraps [driver.ErrUnsupported].
-func (m *Map) Text(text string, state xkb.State) ([]Part, error) {
+// character that cannot be typed and its index, counted in characters from 0, and wraps [driver.ErrUnsupported]. A text may
+// be so long that ctx ends meanwhile.
+func (m *Map) Text(ctx context.Context, text string, state xkb.State) ([]Part, error) {
+	const glance = 1 << 12 // characters between two looks at ctx
 	locked := state.Locked &^ m.Obstacles(state)
 	onLayout := map[driver.Key]Stroke{} // A text may be long and has few characters.
 	var parts []Part
 	var now binder
 	index := 0
 	for i, r := range text {
+		if index%glance == 0 && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if r == '\r' && i+1 < len(text) && text[i+1] == '\n' {
 			index++
 			continue
