@@ -28,8 +28,8 @@ JSON object on standard output.
 
 ` + sightHelp + `
 
---paste has text pasted by way of the clipboard, and puts back what was there for as long as this
-command runs. Terminals want --paste=CTRL+SHIFT+V.
+--paste has text pasted by way of the clipboard, and puts back what was there: for good where a
+clipboard manager runs, else for as long as this command runs. Terminals want --paste=CTRL+SHIFT+V.
 
 --dry-run says what each action would send to the display, and sends nothing. Where there is a
 display it is looked at, so that points outside it and keys it lacks are found too.`

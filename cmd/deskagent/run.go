@@ -63,8 +63,9 @@ that. A picture that the API would make smaller, with which every point would be
 
 ` + eyesHelp + `
 
-Text is typed; --paste has it pasted by way of the clipboard, and puts back what was there for as
-long as the run lasts. Ctrl-C stops at once and releases every key and button.`
+Text is typed; --paste has it pasted by way of the clipboard, and puts back what was there, beyond
+the end of the run where a clipboard manager keeps it. Ctrl-C stops at once and releases every key
+and button.`
 
 const runExample = `  deskagent run "Open the editor and write a haiku"
   deskagent run --approve allow --max-steps 50 "Tidy the files on the desktop into folders"

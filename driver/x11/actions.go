@@ -3,6 +3,7 @@ package x11
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"image"
 	"math"
@@ -46,7 +47,11 @@ func (k *desk) close() error {
 		return err
 	}
 	if k.clipboard.Serving() {
-		k.opts.Logger.Warn("what was on the clipboard goes with this driver")
+		ctx, cancel := context.WithTimeoutCause(context.Background(), grace/2, errors.New("the clipboard manager does not answer"))
+		defer cancel()
+		if err := k.clipboard.HandOver(ctx); err != nil {
+			k.opts.Logger.Warn("what was on the clipboard goes with this driver", "err", err)
+		}
 	}
 	return cmp.Or(k.clipboard.Close(), err)
 }

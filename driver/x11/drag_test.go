@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"image"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,10 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jezek/xgb/xproto"
+
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11"
 	"github.com/deskagent/deskagent/internal/apptest"
 	"github.com/deskagent/deskagent/internal/run"
+	"github.com/deskagent/deskagent/internal/witness"
+	"github.com/deskagent/deskagent/internal/xvfb"
 )
 
 // playthings are programs with things to drag, and what they say about it.
@@ -155,6 +160,75 @@ func openPage(t *testing.T, display string, p playthings) {
 			time.Sleep(10 * time.Millisecond) // It goes on writing for a moment.
 		}
 	})
+}
+
+// TestDragBetweenWindows drags from a window of one plain X program into that of another. The press grabs the pointer for
+// the first (X Window System Protocol, section 11, ButtonPress), which therefore gets all motion up to the release, over
+// the other window too; that one gets nothing of it, and what comes after.
+func TestDragBetweenWindows(t *testing.T) {
+	server := xvfb.ForTest(t, 640, 480)
+	from := witness.ForTestAt(t, server.Display(), image.Rect(20, 20, 220, 220))
+	to := witness.ForTestAt(t, server.Display(), image.Rect(320, 120, 620, 420))
+	begin, via, end := image.Pt(30, 40), image.Pt(270, 300), image.Pt(500, 200)
+	eachSink(t, func(t *testing.T, sink x11.Sink) {
+		d := open(t, x11.Options{Display: server.Display(), Sink: sink})
+		for _, a := range []driver.Action{
+			driver.Drag{Path: []image.Point{begin, via, end}, Keys: []string{"SHIFT"}}, driver.Move{X: end.X + 1, Y: end.Y},
+		} {
+			if _, err := driver.Do(t.Context(), d, a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := pointerEvents(t, from)
+		if len(got) < 10 {
+			t.Fatalf("the first window got %v, want a drag", got)
+		}
+		at := begin
+		over := 0 // motions over the other window
+		passed := false
+		for i, e := range got {
+			const shift, shiftAndLeft = xproto.ModMaskShift, xproto.ModMaskShift | xproto.ButtonMask1
+			want := witness.Event{Kind: witness.Motion, State: shiftAndLeft, At: e.At}
+			switch i {
+			case 0:
+				want = witness.Event{Kind: witness.Motion, State: shift, At: begin}
+			case 1:
+				want = witness.Event{Kind: witness.ButtonDown, Button: 1, State: shift, At: begin}
+			case len(got) - 1:
+				want = witness.Event{Kind: witness.ButtonUp, Button: 1, State: shiftAndLeft, At: end}
+			}
+			if e.Time = 0; e != want {
+				t.Errorf("event %d: got %v in state %#x, want %v in %#x", i, e, e.State, want, want.State)
+			}
+			if step := length(e.At.Sub(at)); step > 9 {
+				t.Errorf("event %d: %v is %.1f pixels from the last one, want 8 and the rounding", i, e, step)
+			}
+			at = e.At
+			passed = passed || at == via
+			if e.Kind == witness.Motion && at.In(image.Rect(320, 120, 620, 420)) {
+				over++
+			}
+		}
+		if over == 0 || !passed {
+			t.Errorf("got %d motions over the other window, and the corner %v passed: %v", over, via, passed)
+		}
+		after := pointerEvents(t, to)
+		if len(after) != 1 || after[0].Kind != witness.Motion || after[0].State != 0 || after[0].At != end.Add(image.Pt(1, 0)) {
+			t.Errorf("the second window got %v, want only the motion after the drag", after)
+		}
+	})
+}
+
+func length(v image.Point) float64 { return math.Hypot(float64(v.X), float64(v.Y)) }
+
+// pointerEvents are what a window has got of the pointer.
+func pointerEvents(t *testing.T, window *witness.Window) []witness.Event {
+	t.Helper()
+	events, err := window.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(events, func(e witness.Event) bool { return e.Kind == witness.KeyDown || e.Kind == witness.KeyUp })
 }
 
 // TestDrags drags what people drag, in GTK and in Chromium: a slider, over a text, a pen, and a thing to where it is to

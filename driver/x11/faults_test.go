@@ -345,7 +345,7 @@ key Control_L down (keycode 37)
 key c down (keycode 54)
 key c up (keycode 54)
 key Control_L up (keycode 37)
-keycode 8 stands for é and é
+keycode 8 stands for [é é é é]
 key é down (keycode 8)
 key é up (keycode 8)
 `

@@ -20,7 +20,7 @@ func TestShortcuts(t *testing.T) {
 	long(t)
 	keyboards := append(latinless, apptest.Keyboard{Layout: "us"}, apptest.Keyboard{Layout: "us", Locks: apptest.CapsLock}, apptest.Keyboard{Layout: "fr"},
 		apptest.Keyboard{Layout: "us,ru", Group: 1})
-	for _, kind := range []apptest.Kind{apptest.Chromium, apptest.GTKEntry, apptest.GTKArea} {
+	for _, kind := range []apptest.Kind{apptest.Chromium, apptest.GTKEntry, apptest.GTKArea, apptest.Qt} {
 		t.Run(string(kind), func(t *testing.T) {
 			r := newRoom(t, kind, x11.SinkAuto)
 			for i, keyboard := range keyboards {
@@ -84,6 +84,18 @@ func TestChordsWithoutLatin(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestGroupInQt types in the second group of a layout that has just been set, which Qt 5 takes for the first one, and
+// again after each new keyboard map.
+func TestGroupInQt(t *testing.T) {
+	r := newRoom(t, apptest.Qt, x11.SinkAuto)
+	for range 2 {
+		r.desktop.SetKeyboard(t, apptest.Keyboard{Layout: "us,ru", Group: 1})
+		for _, text := range []string{"слово", "слово and слово", "и слово"} {
+			r.types(t, text)
+		}
 	}
 }
 

@@ -84,11 +84,11 @@ func (k *desk) look(withKeyboard bool) (seen view, err error) {
 		if seen.keyboard, err = state(); err != nil {
 			return seen, err
 		}
-		if layout, err := keys(); err == nil {
-			k.keys = layout
-		} else {
+		layout, err := keys()
+		if err != nil {
 			return seen, err
 		}
+		k.keys = layout
 	}
 	if seen.bounds, err = bounds(); err != nil {
 		return seen, err

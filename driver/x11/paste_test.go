@@ -88,7 +88,7 @@ func TestPaste(t *testing.T) {
 			kind apptest.Kind
 			keys []string
 		}{
-			{apptest.GTKEntry, nil}, {apptest.GTKArea, nil}, {apptest.TkEntry, nil}, {apptest.TkArea, nil}, {apptest.Chromium, nil},
+			{apptest.GTKEntry, nil}, {apptest.GTKArea, nil}, {apptest.Qt, nil}, {apptest.TkEntry, nil}, {apptest.TkArea, nil}, {apptest.Chromium, nil},
 			{apptest.XTerm, []string{"CTRL", "SHIFT", "V"}},
 		} {
 			t.Run(string(test.kind), func(t *testing.T) {

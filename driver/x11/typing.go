@@ -48,7 +48,7 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 	if err != nil {
 		return err
 	}
-	parts, err := k.keys.Text(text, seen.keyboard)
+	parts, err := k.keys.Text(ctx, text, seen.keyboard)
 	if err != nil || len(parts) == 0 {
 		return err
 	}
@@ -59,14 +59,19 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 	if err := k.begin(&seen); err != nil {
 		return err
 	}
-	sink := k.hands.sink
-	k.hands.sink = k.keymap.pen
+	sink, apart := k.hands.sink, k.hands.apart
+	k.hands.sink, k.hands.apart = k.keymap.pen, false
 	defer func() {
 		err = cmp.Or(err, k.hands.releaseAll()) // by the sink that pressed, lest robotgo's overtake it
-		k.hands.sink = sink
+		k.hands.sink, k.hands.apart = sink, apart
 	}()
 	if err := k.liftLocks(seen.keyboard); err != nil {
 		return err
+	}
+	if seen.keyboard.Group != 0 && k.opts.DryRun == nil {
+		if err := k.sayGroup(parts[0].Strokes[0]); err != nil {
+			return err
+		}
 	}
 	total, typed := 0, 0
 	for _, part := range parts {
@@ -89,6 +94,17 @@ func (k *desk) write(ctx context.Context, text string) (err error) {
 			typed += len(strokes)
 		}
 	}
+	return nil
+}
+
+// sayGroup has programs told of the group in force. The server announces a new keyboard map at the first event of XTEST
+// after one of another keyboard, at which Qt 5 forgets the group. To release a key that is not down is such an event, and
+// no program sees it.
+func (k *desk) sayGroup(up keyboard.Stroke) error {
+	if err := k.hands.set(thing{key: up}, false); err != nil {
+		return err
+	}
+	k.keymap.xkb.Announce()
 	return nil
 }
 
@@ -160,7 +176,7 @@ func (k *desk) bind(ctx context.Context, bindings []keyboard.Binding) (err error
 	}
 	if k.opts.DryRun != nil {
 		for _, b := range bindings {
-			fmt.Fprintf(k.opts.DryRun, "keycode %d stands for %v and %v\n", b.Code, b.Symbols[0], b.Symbols[1])
+			fmt.Fprintf(k.opts.DryRun, "keycode %d stands for %v\n", b.Code, b.Symbols)
 		}
 		return nil
 	}

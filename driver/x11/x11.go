@@ -153,8 +153,8 @@ type Options struct {
 	//
 	// It costs the clipboard for a moment. Other programs see the text there, and clipboard managers keep it. What was
 	// there is fetched from its owner before, for at most 2s and 64 MB, and what is not to be had in this way is lost
-	// and said to the logger. Afterwards it is this driver that gives it to others: it is gone after Close, as it is
-	// when this process dies. A field that does not take the chord for pasting is an error after 5s. So is one whose
+	// and said to the logger. Afterwards it is this driver that gives it to others: Close hands it over to a clipboard
+	// manager; where there is none it is gone then, as it is when this process dies. A field that does not take the chord for pasting is an error after 5s. So is one whose
 	// program asks for the clipboard by another connection to the server than that of its window.
 	Paste bool
 	// PasteKeys is the chord that pastes from the clipboard, in the names of [driver.Keypress]. Terminals mostly want

@@ -1,7 +1,7 @@
 // Package apptest starts real applications on a desktop of their own, for tests of drivers: each shows one text field
 // that has the focus, and is asked over loopback what it holds. What arrived is so by the application's own word.
 //
-// The applications are those whose ways with the keyboard differ: GTK 3, Tk, a program in xterm, Chromium, and a window
+// The applications are those whose ways with the keyboard differ: GTK 3, Qt 5, Tk, a program in xterm, Chromium, and a window
 // of plain Xlib that composes dead keys. Where one is not installed, Open skips the test.
 package apptest
 
@@ -32,6 +32,7 @@ type Kind string
 const (
 	GTKEntry Kind = "GTK entry"
 	GTKArea  Kind = "GTK area"
+	Qt       Kind = "Qt"
 	TkEntry  Kind = "Tk entry"
 	TkArea   Kind = "Tk area"
 	Xlib     Kind = "Xlib"
@@ -40,7 +41,7 @@ const (
 )
 
 // Kinds are all of them.
-var Kinds = []Kind{GTKEntry, GTKArea, TkEntry, TkArea, Xlib, XTerm, Chromium}
+var Kinds = []Kind{GTKEntry, GTKArea, Qt, TkEntry, TkArea, Xlib, XTerm, Chromium}
 
 // OneLine reports whether a field has no place for newlines and tabs.
 func (k Kind) OneLine() bool { return k == GTKEntry || k == TkEntry }
@@ -110,6 +111,8 @@ func (f *Field) openScript(t testing.TB, d *Desktop) {
 	switch f.Kind {
 	case GTKEntry, GTKArea:
 		python, field = findPython(t, "import gi; gi.require_version('Gtk', '3.0')"), map[Kind]string{GTKEntry: "entry", GTKArea: "area"}[f.Kind]
+	case Qt:
+		python, field = findPython(t, "import PyQt5.QtWidgets"), "qt"
 	case TkEntry, TkArea:
 		python, field = findPython(t, "import tkinter"), map[Kind]string{TkEntry: "tkentry", TkArea: "tkarea"}[f.Kind]
 	case Xlib:

@@ -1,6 +1,6 @@
 """A text field that has the focus, and answers questions about itself.
 
-usage: field.py entry|area|tkentry|tkarea|xlib|tty PORT
+usage: field.py entry|area|qt|tkentry|tkarea|xlib|tty PORT
 
 It connects to PORT on loopback. A question is a line, and so is its answer, in JSON:
 
@@ -67,6 +67,25 @@ def gtk(port, area):
     # After the events that have arrived, which are more urgent.
     GLib.io_add_watch(asker.socket, GLib.PRIORITY_DEFAULT_IDLE, GLib.IO_IN | GLib.IO_HUP, asked)
     Gtk.main()
+
+
+def qt(port):
+    import signal
+
+    from PyQt5 import QtCore, QtWidgets
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Qt does not look at Python's
+    application = QtWidgets.QApplication(["field"])
+    field = QtWidgets.QPlainTextEdit()
+    # Unlike toPlainText this keeps spaces that do not break; a line ends in a separator of paragraphs.
+    text = lambda: field.document().toRawText().replace("\u2029", "\n")
+    field.setWindowTitle("field")
+    field.resize(500, 300)
+    field.show()
+    asker = Asker(port, lambda: field.isActiveWindow() and field.hasFocus(), text, field.clear)
+    notifier = QtCore.QSocketNotifier(asker.socket.fileno(), QtCore.QSocketNotifier.Read)
+    notifier.activated.connect(lambda *_: asker.serve() or application.quit())
+    application.exec_()
 
 
 def tk(port, area):
@@ -189,6 +208,7 @@ def tty(port):
 fields = {
     "entry": lambda port: gtk(port, False),
     "area": lambda port: gtk(port, True),
+    "qt": qt,
     "tkentry": lambda port: tk(port, False),
     "tkarea": lambda port: tk(port, True),
     "xlib": xlib,

@@ -65,10 +65,10 @@ func (e Event) String() string {
 	return fmt.Sprintf("%s %v", what, e.At)
 }
 
-// A Window is a window that covers the screen and writes down its events. Its methods may be called from any
-// goroutine.
+// A Window is a window that writes down its events. Its methods may be called from any goroutine.
 type Window struct {
 	x    *xgb.Conn
+	area image.Rectangle
 	root xproto.Window
 	id   xproto.Window
 	gc   xproto.Gcontext // that Show paints with
@@ -91,12 +91,19 @@ type Window struct {
 
 // Open opens a window on a display, over all of the screen, and gives it the focus. No window manager has a say in
 // it.
-func Open(display string) (*Window, error) {
+func Open(display string) (*Window, error) { return OpenAt(display, image.Rectangle{}) }
+
+// OpenAt is Open for a part of the screen, in root coordinates; an empty one is all of it.
+func OpenAt(display string, area image.Rectangle) (*Window, error) {
 	x, err := xgb.NewConnDisplay(display)
 	if err != nil {
 		return nil, fmt.Errorf("opening a window on display %q: %w", display, err)
 	}
-	w := &Window{x: x, root: xproto.Setup(x).DefaultScreen(x).Root, closing: make(chan struct{}), ended: make(chan struct{}), arrived: make(chan struct{})}
+	screen := xproto.Setup(x).DefaultScreen(x)
+	if area.Empty() {
+		area = image.Rect(0, 0, int(screen.WidthInPixels), int(screen.HeightInPixels))
+	}
+	w := &Window{x: x, area: area, root: screen.Root, closing: make(chan struct{}), ended: make(chan struct{}), arrived: make(chan struct{})}
 	if err := w.open(); err != nil {
 		x.Close()
 		return nil, fmt.Errorf("opening a window on display %q: %w", display, err)
@@ -133,7 +140,7 @@ func (w *Window) open() error {
 		return err
 	}
 	const grey, override = 0x808080, 1
-	err = xproto.CreateWindowChecked(w.x, screen.RootDepth, w.id, screen.Root, 0, 0, screen.WidthInPixels, screen.HeightInPixels, 0,
+	err = xproto.CreateWindowChecked(w.x, screen.RootDepth, w.id, screen.Root, int16(w.area.Min.X), int16(w.area.Min.Y), uint16(w.area.Dx()), uint16(w.area.Dy()), 0,
 		xproto.WindowClassInputOutput, screen.RootVisual, xproto.CwBackPixel|xproto.CwOverrideRedirect|xproto.CwEventMask,
 		[]uint32{grey, override, xproto.EventMaskKeyPress | xproto.EventMaskKeyRelease | xproto.EventMaskButtonPress |
 			xproto.EventMaskButtonRelease | xproto.EventMaskPointerMotion | xproto.EventMaskPropertyChange}).Check()
@@ -226,15 +233,21 @@ func (w *Window) TakeTime(perKey time.Duration) {
 	w.perKey = perKey
 }
 
-// ForTest opens a window and closes it when the test ends.
-func ForTest(t testing.TB, display string) *Window {
+// ForTestAt opens a window over a part of the screen, as OpenAt does, and closes it when the test ends.
+func ForTestAt(t testing.TB, display string, area image.Rectangle) *Window {
 	t.Helper()
-	w, err := Open(display)
+	w, err := OpenAt(display, area)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
 	return w
+}
+
+// ForTest opens a window over all of the screen and closes it when the test ends.
+func ForTest(t testing.TB, display string) *Window {
+	t.Helper()
+	return ForTestAt(t, display, image.Rectangle{})
 }
 
 // Close closes the window and waits for its goroutine.

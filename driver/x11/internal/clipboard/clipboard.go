@@ -3,7 +3,8 @@
 // X keeps no clipboard: a program that owns a selection is asked for it each time somebody pastes, in one of several
 // formats, the targets (Inter-Client Communication Conventions Manual, version 2.0, section 2). So what was there is
 // fetched from its owner before, in every target that it has, and is served from here afterwards, until another program
-// takes the selection or the Clipboard is closed. The other selections are left alone.
+// takes the selection or the Clipboard is closed; a clipboard manager, where there is one, keeps it beyond that. The other
+// selections are left alone.
 //
 // What is larger than a request to the server goes in pieces, by INCR (section 2.7.2), in both directions.
 package clipboard
@@ -55,9 +56,10 @@ type Clipboard struct {
 
 // The atoms, by their names.
 type atoms struct {
-	clipboard, targets, multiple, timestamp, incr, pair, clock xproto.Atom
-	utf8, text, plain                                          xproto.Atom
-	effects                                                    []xproto.Atom // targets that do something instead of giving something
+	clipboard, manager, saveTargets                 xproto.Atom
+	targets, multiple, timestamp, incr, pair, clock xproto.Atom
+	utf8, text, plain                               xproto.Atom
+	effects                                         []xproto.Atom // targets that do something instead of giving something
 }
 
 // content is what is on a clipboard.
@@ -115,12 +117,12 @@ func Open(name string) (*Clipboard, error) {
 }
 
 func (c *Clipboard) open() (err error) {
-	var deletion, insertSelection, insertProperty, saveTargets xproto.Atom
+	var deletion, insertSelection, insertProperty xproto.Atom
 	for name, atom := range map[string]*xproto.Atom{
-		"CLIPBOARD": &c.atoms.clipboard, "TARGETS": &c.atoms.targets, "MULTIPLE": &c.atoms.multiple, "TIMESTAMP": &c.atoms.timestamp,
+		"CLIPBOARD": &c.atoms.clipboard, "CLIPBOARD_MANAGER": &c.atoms.manager, "SAVE_TARGETS": &c.atoms.saveTargets, "TARGETS": &c.atoms.targets, "MULTIPLE": &c.atoms.multiple, "TIMESTAMP": &c.atoms.timestamp,
 		"INCR": &c.atoms.incr, "ATOM_PAIR": &c.atoms.pair, "_DESKAGENT_CLOCK": &c.atoms.clock,
 		"UTF8_STRING": &c.atoms.utf8, "TEXT": &c.atoms.text, "text/plain;charset=utf-8": &c.atoms.plain,
-		"DELETE": &deletion, "INSERT_SELECTION": &insertSelection, "INSERT_PROPERTY": &insertProperty, "SAVE_TARGETS": &saveTargets,
+		"DELETE": &deletion, "INSERT_SELECTION": &insertSelection, "INSERT_PROPERTY": &insertProperty,
 	} {
 		r, err := xproto.InternAtom(c.conn.X, false, uint16(len(name)), name).Reply()
 		if err != nil {
@@ -128,7 +130,7 @@ func (c *Clipboard) open() (err error) {
 		}
 		*atom = r.Atom
 	}
-	c.atoms.effects = []xproto.Atom{deletion, insertSelection, insertProperty, saveTargets}
+	c.atoms.effects = []xproto.Atom{deletion, insertSelection, insertProperty, c.atoms.saveTargets}
 	if c.window, err = xproto.NewWindowId(c.conn.X); err != nil {
 		return display.Err(err)
 	}
@@ -289,7 +291,7 @@ func (c *Clipboard) acquire(what *content, now xproto.Timestamp) error {
 	c.content, c.since = what, now
 	c.mu.Unlock()
 	xproto.SetSelectionOwner(c.conn.X, c.window, c.atoms.clipboard, now)
-	owner, err := c.owner()
+	owner, err := c.owner(c.atoms.clipboard)
 	if err == nil && owner != c.window {
 		err = ErrTaken
 		c.mu.Lock()
@@ -307,13 +309,13 @@ func (c *Clipboard) release() error {
 	since := c.since
 	c.mu.Unlock()
 	xproto.SetSelectionOwner(c.conn.X, xproto.WindowNone, c.atoms.clipboard, since)
-	_, err := c.owner()
+	_, err := c.owner(c.atoms.clipboard)
 	return err
 }
 
-// owner asks for the owner of the selection.
-func (c *Clipboard) owner() (xproto.Window, error) {
-	r, err := xproto.GetSelectionOwner(c.conn.X, c.atoms.clipboard).Reply()
+// owner asks for the owner of a selection.
+func (c *Clipboard) owner(selection xproto.Atom) (xproto.Window, error) {
+	r, err := xproto.GetSelectionOwner(c.conn.X, selection).Reply()
 	if err != nil {
 		return 0, display.Err(err)
 	}

@@ -160,7 +160,7 @@ func TestTargets(t *testing.T) {
 			{"UTF8_STRING", "UTF8_STRING", text}, {"TEXT", "UTF8_STRING", text},
 			{"text/plain;charset=utf-8", "text/plain;charset=utf-8", text}, {"image/png", "", ""}, {"STRING", "", ""},
 		}
-		names := []string{"TARGETS", "TIMESTAMP", "UTF8_STRING", "text/plain;charset=utf-8", "TEXT"}
+		names := []string{"TARGETS", "MULTIPLE", "TIMESTAMP", "UTF8_STRING", "text/plain;charset=utf-8", "TEXT"}
 		if text != "中文" {
 			tests[len(tests)-1].kind, tests[len(tests)-1].data = "STRING", "caf\xe9\n"
 			names = append(names, "STRING")
@@ -324,7 +324,7 @@ func TestFetched(t *testing.T) {
 				t.Error(err)
 			}
 			if test.name == "taken" {
-				owner, err := c.owner()
+				owner, err := c.owner(c.atoms.clipboard)
 				if err != nil || owner != other.window {
 					t.Errorf("got owner %d, %v, want %d who took it", owner, err, other.window)
 				}
@@ -348,7 +348,7 @@ func TestCancelSaving(t *testing.T) {
 	if _, err := c.Lend(ctx, "lent"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want the deadline exceeded", err)
 	}
-	if now, err := c.owner(); err != nil || now != owner.window {
+	if now, err := c.owner(c.atoms.clipboard); err != nil || now != owner.window {
 		t.Errorf("got owner %d, %v, want %d as before", now, err, owner.window)
 	}
 	if err := c.Close(); err != nil {

@@ -38,7 +38,7 @@ func (c *Clipboard) save(ctx context.Context) (saved *content, lost []string, er
 	if saved != nil {
 		return saved, nil, nil
 	}
-	owner, err := c.owner()
+	owner, err := c.owner(c.atoms.clipboard)
 	if err != nil || owner == xproto.WindowNone {
 		return nil, nil, err
 	}
@@ -206,7 +206,7 @@ func (s *saving) event() (xgb.Event, error) {
 		case event := <-s.inbox:
 			return event, nil
 		case <-tick.C:
-			owner, err := s.Clipboard.owner()
+			owner, err := s.Clipboard.owner(s.atoms.clipboard)
 			if err != nil {
 				return nil, err
 			}

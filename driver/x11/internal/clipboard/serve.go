@@ -86,8 +86,7 @@ func (c *Clipboard) answer(e xproto.SelectionRequestEvent) {
 	xproto.SendEvent(c.conn.X, false, e.Requestor, xproto.EventMaskNoEvent, string(answer.Bytes()))
 }
 
-// give puts the content in some target on a property, if there is such a target. The mutex is held. MULTIPLE, by which
-// several targets could be had at once, is refused: it would save round trips and nothing else.
+// give puts the content in some target on a property, if there is such a target. The mutex is held.
 func (c *Clipboard) give(to transferKey, target xproto.Atom) bool {
 	who := c.clientOf(to.window)
 	f := c.fetches[who]
@@ -98,7 +97,7 @@ func (c *Clipboard) give(to transferKey, target xproto.Atom) bool {
 	f.active = time.Now()
 	switch target {
 	case c.atoms.targets:
-		list := words(uint32(c.atoms.targets), uint32(c.atoms.timestamp))
+		list := words(uint32(c.atoms.targets), uint32(c.atoms.multiple), uint32(c.atoms.timestamp))
 		for _, it := range c.content.items {
 			list = append(list, words(uint32(it.target))...)
 		}
@@ -107,6 +106,8 @@ func (c *Clipboard) give(to transferKey, target xproto.Atom) bool {
 	case c.atoms.timestamp:
 		c.put(to, item{target, xproto.AtomInteger, 32, words(uint32(c.since))})
 		return true
+	case c.atoms.multiple:
+		return c.giveSeveral(to)
 	}
 	it, ok := c.content.in(target)
 	if !ok {
@@ -124,6 +125,24 @@ func (c *Clipboard) give(to transferKey, target xproto.Atom) bool {
 	xproto.ChangeWindowAttributes(c.conn.X, to.window, xproto.CwEventMask, []uint32{xproto.EventMaskPropertyChange | xproto.EventMaskStructureNotify})
 	c.put(to, item{target, c.atoms.incr, 32, words(uint32(len(it.data)))})
 	c.transfers[to] = &transfer{item: it, fetch: f}
+	return true
+}
+
+// giveSeveral gives what a list of targets, each with its property, asks for, as clipboard managers do (Inter-Client
+// Communication Conventions Manual, section 2.6.2). In the list it leaves out the properties of what is not to be had.
+func (c *Clipboard) giveSeveral(list transferKey) bool {
+	const pair, most = 8, 512 // bytes, words
+	r, err := xproto.GetProperty(c.conn.X, false, list.window, list.property, xproto.GetPropertyTypeAny, 0, most).Reply()
+	if err != nil || r.Format != 32 {
+		return false
+	}
+	for wish := r.Value; len(wish) >= pair; wish = wish[pair:] {
+		target, property := xproto.Atom(xgb.Get32(wish)), xproto.Atom(xgb.Get32(wish[4:]))
+		if target == c.atoms.multiple || property == xproto.AtomNone || !c.give(transferKey{list.window, property}, target) {
+			xgb.Put32(wish[4:], xproto.AtomNone)
+		}
+	}
+	c.put(list, item{kind: c.atoms.pair, format: 32, data: r.Value})
 	return true
 }
 

@@ -130,8 +130,10 @@ func (f *Focus) Caught(ctx context.Context, w Window) (bool, error) {
 func (f *Focus) askAndWait(ctx context.Context, id xproto.Window) (bool, error) {
 	f.asked++
 	mine := f.asked
-	// The answer goes to the root window.
-	f.selectOnRoot(xproto.EventMaskSubstructureNotify)
+	// The answer goes to the root window, for those who have selected what it is sent by: SubstructureNotify or
+	// SubstructureRedirect, say the hints. Qt 5 says StructureNotify or SubstructureRedirect, and the latter is the window
+	// manager's alone.
+	f.selectOnRoot(xproto.EventMaskSubstructureNotify | xproto.EventMaskStructureNotify)
 	defer f.selectOnRoot(xproto.EventMaskNoEvent)
 	question := xproto.ClientMessageEvent{
 		Format: 32, Window: id, Type: f.protocols,

@@ -14,10 +14,11 @@ import (
 func Bind(x *xkb.Extension, bindings []Binding) error {
 	keys := map[xproto.Keycode]xkb.Key{}
 	for _, b := range bindings {
-		keys[b.Code] = xkb.Key{
-			Types: [4]byte{xkb.TwoLevel}, Groups: 1, Width: 2,
-			Symbols: []xproto.Keysym{xproto.Keysym(b.Symbols[0]), xproto.Keysym(b.Symbols[1])},
+		key := xkb.Key{Types: [4]byte{b.Type}, Groups: 1, Width: byte(len(b.Symbols))}
+		for _, symbol := range b.Symbols {
+			key.Symbols = append(key.Symbols, xproto.Keysym(symbol))
 		}
+		keys[b.Code] = key
 	}
 	if err := change(x, keys); err != nil {
 		return fmt.Errorf("binding %d keycodes: %w", len(keys), err)
@@ -40,12 +41,18 @@ func Restore(conn *display.Conn, bound map[xproto.Keycode]xkb.Key, locked byte) 
 }
 
 // change changes keys by one request, as a window manager may need 45ms to take note of each. The request is about a
-// range of keys; those in between are set to what they are.
+// range of keys; those in between are set to what they are. Qt 5 takes the first group for the one in force when there is
+// a new map, until it is told of the state again.
 func change(x *xkb.Extension, keys map[xproto.Keycode]xkb.Key) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	m, err := x.Map(nil)
+	askState, askMap := x.AskState(), x.AskMap(nil)
+	state, err := askState()
+	if err != nil {
+		return err
+	}
+	m, err := askMap()
 	if err != nil {
 		return err
 	}
@@ -60,5 +67,11 @@ func change(x *xkb.Extension, keys map[xproto.Keycode]xkb.Key) error {
 	for code, key := range keys {
 		changed[code-first] = key
 	}
-	return x.SetKeys(first, changed)
+	if err := x.SetKeys(first, changed); err != nil {
+		return err
+	}
+	if state.Group != 0 {
+		x.Announce()
+	}
+	return nil
 }

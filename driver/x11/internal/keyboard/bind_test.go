@@ -6,7 +6,6 @@ import (
 
 	"github.com/jezek/xgb/xproto"
 
-	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11/internal/display"
 	"github.com/deskagent/deskagent/driver/x11/internal/xkb"
 	"github.com/deskagent/deskagent/internal/xvfb"
@@ -39,7 +38,7 @@ func TestRestore(t *testing.T) {
 	meanings := map[xproto.Keycode]xkb.Key{}
 	const theA, theEight = 38, 17
 	for _, code := range append(m.empty, theA, theEight) {
-		bindings = append(bindings, Binding{code, [2]driver.Key{0x01004e2d, 0x0101f600}}) // 中, 😀
+		bindings = append(bindings, twoLevels(code, 0x01004e2d, 0x0101f600)) // 中, 😀
 		meanings[code] = m.Key(code)
 	}
 	if err := Bind(dead, bindings); err != nil {

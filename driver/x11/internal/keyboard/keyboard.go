@@ -8,13 +8,14 @@
 //
 // # Binding
 //
-// A keyboard map has some twenty keycodes that mean nothing. Each can be given two symbols, the second one with
-// Shift. Clients look into the map when they read a press, which is later than when it was made: a keycode may get
+// A keyboard map has some twenty keycodes that mean nothing. Each can be given four symbols, the others with Shift, with
+// AltGr, and with both; or two, where the map has no type of keys for four. Clients look into the map when they read a press, which is later than when it was made: a keycode may get
 // its next meaning, or lose its last one, only when they have read all presses of it. That is up to the caller.
 package keyboard
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -34,10 +35,16 @@ type Stroke struct {
 	Mods byte
 }
 
-// A Binding is a keycode that gets a meaning: a symbol for the key alone and one for Shift and the key.
+// A Binding is a keycode that gets a meaning: symbols for the levels of a type of keys.
 type Binding struct {
 	Code    xproto.Keycode
-	Symbols [2]driver.Key
+	Type    byte // a number in the map's types
+	Symbols []driver.Key
+}
+
+// twoLevels is a binding of a symbol for the key alone and one for Shift and the key.
+func twoLevels(code xproto.Keycode, bare, shifted driver.Key) Binding {
+	return Binding{code, xkb.TwoLevel, []driver.Key{bare, shifted}}
 }
 
 // A Map is a keyboard map as it was when it was read. It is not changed afterwards.
@@ -48,6 +55,9 @@ type Map struct {
 	shift, altGr modifier
 	numLock      byte             // the modifier of Num Lock
 	empty        []xproto.Keycode // that mean nothing
+	// fresh is the type of keys that empty keycodes get for a text, and levels the modifiers that lead to its levels.
+	fresh  byte
+	levels []byte
 }
 
 type place struct {
@@ -100,7 +110,20 @@ func newMap(keys *xkb.Map) *Map {
 	}
 	m.shift, m.altGr = m.modifier(driver.KeyShift), m.modifier(driver.KeyAltGr)
 	m.numLock = m.modifier(driver.KeyNumLock).mask
+	m.fresh, m.levels = xkb.TwoLevel, []byte{0}
+	if m.shift.mask != 0 {
+		m.levels = append(m.levels, m.shift.mask)
+	}
+	if four := slices.IndexFunc(keys.Types, m.isFourLevel); four >= 0 {
+		m.fresh, m.levels = byte(four), append(m.levels, m.altGr.mask, m.shift.mask|m.altGr.mask)
+	}
 	return m
+}
+
+// isFourLevel reports whether Shift and AltGr, and nothing else, lead to the levels of a type.
+func (m *Map) isFourLevel(t xkb.Type) bool {
+	shift, altGr := m.shift.mask, m.altGr.mask
+	return shift != 0 && altGr != 0 && t.Mods == shift|altGr && maps.Equal(t.Levels, map[byte]int{shift: 1, altGr: 2, shift | altGr: 3})
 }
 
 // canonical returns the one Key of a character that has several.
@@ -256,7 +279,7 @@ func (m *Map) onUSKey(symbol driver.Key) (Binding, Stroke, bool) {
 		if i < 0 {
 			continue
 		}
-		b := Binding{row.first + xproto.Keycode(i), [2]driver.Key{driver.Key(row.bare[i]), driver.Key(row.shifted[i])}}
+		b := twoLevels(row.first+xproto.Keycode(i), driver.Key(row.bare[i]), driver.Key(row.shifted[i]))
 		_, isCharacter := driver.Key(m.Key(b.Code).Symbol(0, 0)).Rune()
 		return b, Stroke{b.Code, b.Symbols[0], mods}, isCharacter
 	}
@@ -274,7 +297,7 @@ func (m *Map) Key(code xproto.Keycode) xkb.Key {
 // newKey makes a key for a chord out of a keycode. A letter gets both of its cases, as programs know a shortcut by the
 // small one.
 func (m *Map) newKey(code xproto.Keycode, symbol driver.Key) (Binding, Stroke) {
-	b, stroke := Binding{code, [2]driver.Key{symbol, symbol}}, Stroke{Code: code}
+	b, stroke := twoLevels(code, symbol, symbol), Stroke{Code: code}
 	r, isCharacter := symbol.Rune()
 	if lower, upper := unicode.ToLower(r), unicode.ToUpper(r); isCharacter && lower != upper && m.shift.mask != 0 {
 		b.Symbols[0], _ = driver.RuneKey(lower)

@@ -3,6 +3,7 @@ package keyboard
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,7 +97,11 @@ func words(strokes []Stroke) string {
 func bound(bindings []Binding) string {
 	var all []string
 	for _, b := range bindings {
-		all = append(all, fmt.Sprintf("%d=%v%v", b.Code, b.Symbols[0], b.Symbols[1]))
+		word := fmt.Sprintf("%d=", b.Code)
+		for _, symbol := range b.Symbols {
+			word += symbol.String()
+		}
+		all = append(all, word)
 	}
 	return strings.Join(all, " ")
 }
@@ -209,16 +214,16 @@ func TestText(t *testing.T) {
 		{"aA\r\n\t!a", xkb.State{}, "10 10+ 18 23 11+ 10 "},
 		{"\r|¦\n", xkb.State{}, "18 21+ 19'+ 18 "},
 		{"aA1", xkb.State{Locked: caps | num}, "10 10+ 11 "}, // after the lock has been lifted
-		{"фФa", xkb.State{Group: 1}, "10 10+ 20 20=aa"},
-		{"xax", xkb.State{}, "20 10 20 20=xx"},
-		{"^é", xkb.State{}, "20 22 20=^^"}, // never by a dead key
-		{"wxyz", xkb.State{}, "20 25 20+ 25+ 20=wy 25=xz"},
-		{"wxyzWaw", xkb.State{}, "20 25 20+ 25+ 20=wy 25=xz; 20 10 25 20=WW 25=ww"},
-		{"ㄱㄱa😀", xkb.State{}, "20 20 10 25 20=ㄱㄱ 25=😀😀"},
+		{"фФa", xkb.State{Group: 1}, "10 10+ 20 20=aaaa"},
+		{"xax", xkb.State{}, "20 10 20 20=xxxx"},
+		{"^é", xkb.State{}, "20 22 20=^^^^"}, // never by a dead key
+		{"wxyz", xkb.State{}, "20 25 20+ 25+ 20=wyww 25=xzxx"},
+		{"klmnopqrxkyq", xkb.State{}, "20 25 20+ 25+ 20' 25' 20'+ 25'+ 20=kmoq 25=lnpr; 20 25 20+ 25+ 20=xyxx 25=kqkk"},
+		{"ㄱㄱa😀", xkb.State{}, "20 20 10 25 20=ㄱㄱㄱㄱ 25=😀😀😀😀"},
 		{"", xkb.State{}, ""},
 	}
 	for _, test := range tests {
-		parts, err := small().Text(test.text, test.state)
+		parts, err := small().Text(t.Context(), test.text, test.state)
 		var got []string
 		for _, part := range parts {
 			got = append(got, words(part.Strokes)+" "+bound(part.Bindings))
@@ -226,6 +231,21 @@ func TestText(t *testing.T) {
 		if got := strings.Join(got, "; "); got != test.want || err != nil {
 			t.Errorf("%q: got %s, %v, want %s", test.text, got, err, test.want)
 		}
+	}
+}
+
+// TestTwoLevels types on a map that has no type of keys for four levels.
+func TestTwoLevels(t *testing.T) {
+	keys := *small().keys
+	keys.Types = slices.Clone(types)
+	keys.Types[four].Mods |= num
+	parts, err := newMap(&keys).Text(t.Context(), "wxyzWaw", xkb.State{})
+	var got []string
+	for _, part := range parts {
+		got = append(got, words(part.Strokes)+" "+bound(part.Bindings))
+	}
+	if got, want := strings.Join(got, "; "), "20 25 20+ 25+ 20=wy 25=xz; 20 10 25 20=WW 25=ww"; got != want || err != nil {
+		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 }
 
@@ -245,7 +265,7 @@ func TestT16T26(t *testing.T) {
 		{small(), "1\ufffd", `character '�' at index 1: not supported as text`},                        // what JSON makes of one
 		{full, "é1😀", `character '😀' at index 2: not supported by this keyboard map, which has no empty key to put it on`},
 	} {
-		parts, err := test.m.Text(test.text, xkb.State{})
+		parts, err := test.m.Text(t.Context(), test.text, xkb.State{})
 		if parts != nil || !errors.Is(err, driver.ErrUnsupported) || err.Error() != test.want {
 			t.Errorf("%q: got %v, %v, want %s", test.text, parts, err, test.want)
 		}
@@ -265,7 +285,7 @@ func TestNoShift(t *testing.T) {
 	if _, ok := m.Stroke('A', 0, 0); ok {
 		t.Error("got a capital without a Shift key")
 	}
-	parts, err := m.Text("aBC", xkb.State{})
+	parts, err := m.Text(t.Context(), "aBC", xkb.State{})
 	if err != nil {
 		t.Fatal(err)
 	}

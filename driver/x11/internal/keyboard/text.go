@@ -1,7 +1,9 @@
 package keyboard
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/deskagent/deskagent/driver"
@@ -20,14 +22,19 @@ func (m *Map) Obstacles(state xkb.State) byte { return (state.Latched | state.Lo
 
 // Text finds the keys for a text, all of it, for a keyboard that is in a state but for its [Map.Obstacles]. Newline is
 // the Return key and tab the Tab key; a carriage return and a newline are one newline. The error names the first
-// character that cannot be typed and its index, counted in characters from 0, and wraps [driver.ErrUnsupported].
-func (m *Map) Text(text string, state xkb.State) ([]Part, error) {
+// character that cannot be typed and its index, counted in characters from 0, and wraps [driver.ErrUnsupported]. A text may
+// be so long that ctx ends meanwhile.
+func (m *Map) Text(ctx context.Context, text string, state xkb.State) ([]Part, error) {
+	const glance = 1 << 12 // characters between two looks at ctx
 	locked := state.Locked &^ m.Obstacles(state)
 	onLayout := map[driver.Key]Stroke{} // A text may be long and has few characters.
 	var parts []Part
 	var now binder
 	index := 0
 	for i, r := range text {
+		if index%glance == 0 && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if r == '\r' && i+1 < len(text) && text[i+1] == '\n' {
 			index++
 			continue
@@ -76,25 +83,23 @@ type binder struct {
 }
 
 // bind returns the stroke for a symbol, which may be there already. The bare keys are filled first, so that a text of
-// few characters does without Shift.
+// few characters does without Shift and AltGr.
 func (b *binder) bind(m *Map, symbol driver.Key) (Stroke, bool) {
 	if stroke, ok := b.bound[symbol]; ok {
 		return stroke, true
 	}
-	n := len(b.bound)
-	var stroke Stroke
-	switch free := len(m.empty); {
-	case n < free:
-		// On both levels, as clients that go by the core protocol take a letter that is alone for both of its cases.
-		stroke = Stroke{Code: m.empty[n], Symbol: symbol}
-		b.Bindings = append(b.Bindings, Binding{stroke.Code, [2]driver.Key{symbol, symbol}})
-	case n < 2*free && m.shift.mask != 0:
-		binding := &b.Bindings[n-free]
-		binding.Symbols[1] = symbol
-		stroke = Stroke{Code: binding.Code, Symbol: binding.Symbols[0], Mods: m.shift.mask}
-	default:
+	n, free := len(b.bound), len(m.empty)
+	if n == free*len(m.levels) {
 		return Stroke{}, false
 	}
+	level, key := n/free, n%free
+	if level == 0 {
+		// On all levels, as clients that go by the core protocol take a letter that is alone for both of its cases.
+		b.Bindings = append(b.Bindings, Binding{m.empty[key], m.fresh, slices.Repeat([]driver.Key{symbol}, max(2, len(m.levels)))})
+	}
+	binding := b.Bindings[key]
+	binding.Symbols[level] = symbol
+	stroke := Stroke{Code: binding.Code, Symbol: binding.Symbols[0], Mods: m.levels[level]}
 	if b.bound == nil {
 		b.bound = map[driver.Key]Stroke{}
 	}

@@ -104,6 +104,19 @@ func (x *Extension) Lock(mask, locked byte) {
 	x.send(latchLockState, body)
 }
 
+// Announce has every client told of the state of the keyboard as it is, by latching a modifier and dropping it again. It
+// does not wait for the server.
+func (x *Extension) Announce() {
+	const any, keepGroup = xproto.ModMask3, 0 // one that programs make little of
+	for _, latched := range []byte{any, 0} {
+		var body writer
+		body.put16(coreKeyboard)
+		body.put8(0, 0, keepGroup, 0, any, latched, 0, keepGroup)
+		body.put16(0)
+		x.send(latchLockState, body)
+	}
+}
+
 // A Type says how the modifiers choose the level of a key.
 type Type struct {
 	Mods   byte         // the modifiers that are heeded
