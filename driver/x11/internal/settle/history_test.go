@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"cmp"
 	"image"
 	"testing"
 	"time"
@@ -205,6 +206,7 @@ func TestHistory(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			const interval = 5
+			test.timing.Quiet = cmp.Or(test.timing.Quiet, 90*time.Millisecond) // which the times above are made for
 			timing, err := test.timing.withDefaults()
 			if err != nil {
 				t.Fatal(err)
