@@ -35,7 +35,7 @@ that changes between any two pictures. The rows:
   ... of an unchanged one the same, when nothing has changed since the last picture
   ... pixel for pixel     the same without making it smaller
   rest: nothing changes   from the end of an action that has no effect to the picture after it
-  rest: a change          from a change, right after an action, to the picture
+  rest: a change          from a change, 16 ms after an action, to the picture
   rest: an animation      from the last change of an animation of 700 ms to the picture
 
 Screenshots are taken at once where nothing was done before, so only the last three rows wait. Where

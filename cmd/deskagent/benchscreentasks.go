@@ -291,7 +291,7 @@ func (m *screenMeasurement) rests() (rows []screenRow, err error) {
 // to show that change. Where this machine was so busy that the changes paused for long enough to look like rest, it is
 // tried again.
 func (m *screenMeasurement) rest(animation time.Duration, want driver.SettleState) (time.Duration, error) {
-	const attempts, likeRest = 10, 50 * time.Millisecond // which the driver takes for rest after 60
+	const attempts, likeRest = 10, 50 * time.Millisecond // less than the SettleQuiet of the driver
 	for attempt := 1; ; attempt++ {
 		took, pause, err := m.tryRest(animation, want)
 		if err == nil || pause < likeRest || attempt == attempts {
@@ -342,14 +342,15 @@ type painted struct {
 }
 
 // paint fills a part of the window with ink, strip by strip, for some time: with one strip if that is zero, and with none
-// if it is negative. It sends what it has done when it has ended.
+// if it is negative. It begins as late as a quick program, and sends what it has done when it has ended.
 func paint(window *witness.Window, stage image.Rectangle, during time.Duration) <-chan painted {
 	const frame, width = 16 * time.Millisecond, 8
 	p := painted{at: time.Now()}
 	ended := make(chan painted, 1)
 	go func() {
 		defer func() { ended <- p }()
-		for start := p.at; during >= 0; time.Sleep(frame) {
+		for start := p.at.Add(frame); during >= 0; {
+			time.Sleep(frame)
 			left := max(stage.Min.X, p.last.Max.X)
 			strip := desktop{RGBA: image.NewRGBA(image.Rect(left, stage.Min.Y, left+width, stage.Max.Y))}
 			strip.fill(strip.Rect, ink)
