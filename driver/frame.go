@@ -63,7 +63,8 @@ const (
 // one of the whole screen.
 type Viewer interface {
 	// View takes a picture as Screenshot does. It calls choose with what there is to show at that moment, for the
-	// part to show, in screen space, and the size that it is to have, in pixels.
+	// part to show, in screen space, and the size that it is to have, in pixels. It may call it again, when that
+	// changes before the picture is taken. choose must not call the driver.
 	View(ctx context.Context, choose func(Scene) (area image.Rectangle, size image.Point, err error)) (*Frame, error)
 }
 

@@ -7,6 +7,7 @@ import (
 	"image"
 	"image/color"
 	"log/slog"
+	"os"
 	"os/exec"
 	"strings"
 	"sync/atomic"
@@ -499,6 +500,32 @@ func TestC10(t *testing.T) {
 	frame := screenshot(t, late)
 	if got := frame.Image.RGBAAt(10, 10); got != ground || frame.Blank != "" {
 		t.Errorf("got %v and %q, want %v", got, frame.Blank, ground)
+	}
+}
+
+// TestC13 is row C13 of the field cases: pictures of thousands of steps leave nothing on the disk.
+func TestC13(t *testing.T) {
+	long(t)
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Chdir(dir)
+	d, p, all := newScreen(t, x11.Options{})
+	small := func(s driver.Scene) (image.Rectangle, image.Point, error) { return s.Screen, image.Pt(160, 120), nil }
+	for i := range 5000 {
+		if err := p.fill(all, image.Rect(0, 0, 50, 50), color.RGBA{uint8(i), uint8(i >> 8), 0, 255}); err != nil {
+			t.Fatal(err)
+		}
+		frame, err := d.View(t.Context(), small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := frame.Image.RGBAAt(1, 1), (color.RGBA{uint8(i), uint8(i >> 8), 0, 255}); got != want {
+			t.Fatalf("picture %d: got %v, want %v", i, got, want)
+		}
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("got %v, %v, want nothing left", left, err)
 	}
 }
 
