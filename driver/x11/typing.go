@@ -24,6 +24,9 @@ const (
 	// unheard is how long a program that does not answer pings is given to read a stride. Slow ones read a character
 	// in half a millisecond, and so stay ahead.
 	unheard = 60 * time.Millisecond
+	// farewell is how long such a program is given at the end of an action. It costs little there, and a program that does
+	// not get to run for so long takes a shortcut for a letter.
+	farewell = 4 * unheard
 	// patience is how long a program that does answer may take. It may have to draw all that it has read.
 	patience = 5 * time.Second
 )
@@ -136,7 +139,7 @@ func (k *desk) tap(strokes []keyboard.Stroke) error {
 // sure that all went to the window.
 func (k *desk) readBy(ctx context.Context, window focus.Window) error {
 	if len(k.keymap.bound) > 0 {
-		if err := k.untilRead(ctx); err != nil {
+		if err := k.untilRead(ctx, unheard); err != nil {
 			return err
 		}
 	} else if err := k.hands.sink.Sync(); err != nil {
@@ -162,7 +165,7 @@ func (k *desk) liftLocks(state xkb.State) error {
 // rebind gives keycodes new meanings, when the program has read all that had the old ones.
 func (k *desk) rebind(ctx context.Context, bindings []keyboard.Binding) error {
 	if len(bindings) > 0 && len(k.keymap.bound) > 0 {
-		if err := k.untilRead(ctx); err != nil {
+		if err := k.untilRead(ctx, unheard); err != nil {
 			return err
 		}
 	}
@@ -192,7 +195,7 @@ func (k *desk) bind(ctx context.Context, bindings []keyboard.Binding) (err error
 		}
 	}
 	if inUse { // The program may have presses of it still to read.
-		if err := k.untilRead(ctx); err != nil {
+		if err := k.untilRead(ctx, unheard); err != nil {
 			return err
 		}
 	}
@@ -203,8 +206,9 @@ func (k *desk) bind(ctx context.Context, bindings []keyboard.Binding) (err error
 	return keyboard.Bind(k.keymap.xkb, bindings)
 }
 
-// untilRead waits until the program has read what it was sent, after which keycodes may change their meaning.
-func (k *desk) untilRead(ctx context.Context) error {
+// untilRead waits until the program has read what it was sent, after which keycodes may change their meaning; one that does
+// not answer is given some time.
+func (k *desk) untilRead(ctx context.Context, silent time.Duration) error {
 	if err := k.hands.sink.Sync(); err != nil {
 		return err
 	}
@@ -212,7 +216,7 @@ func (k *desk) untilRead(ctx context.Context) error {
 	defer cancel()
 	answered, err := k.keymap.focus.Caught(ctx, k.keymap.reader)
 	if err == nil && !answered {
-		err = sleep(ctx, unheard)
+		err = sleep(ctx, silent)
 	}
 	return err
 }
@@ -223,10 +227,10 @@ func (k *desk) putBack(ctx context.Context) (err error) {
 		return nil
 	}
 	if len(k.keymap.bound) > 0 {
-		if err = k.untilRead(ctx); ctx.Err() != nil {
+		if err = k.untilRead(ctx, farewell); ctx.Err() != nil {
 			short, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace/2) // The caller waits no longer than grace.
 			defer cancel()
-			err = k.untilRead(short)
+			err = k.untilRead(short, farewell)
 		}
 	}
 	if late := keyboard.Restore(k.conn, k.keymap.bound, k.keymap.locked); late != nil {
