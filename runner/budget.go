@@ -30,9 +30,9 @@ type Snapshot struct {
 	History []json.RawMessage
 	// Eligible are the ids of the calls that may be left out, in the order of the history. The newest screenshots,
 	// the newest call of the browser and of the computer, and computer calls with safety checks are not among them.
-	Eligible      []string
-	Bytes, Images int            // of the history
-	Budget        *ContextBudget // a copy
+	Eligible []string
+	// Bytes and Images are those of the history, MaxBytes and MaxImages what the budget allows.
+	Bytes, Images, MaxBytes, MaxImages int
 }
 
 // A Compaction says what to leave out.
@@ -101,7 +101,7 @@ func (b *ContextBudget) bounded(ctx context.Context, history []entry, isBrowser 
 	if b.Compact == nil {
 		return nil, stop(ReasonBudget, "the input is larger than the context budget")
 	}
-	s := Snapshot{Eligible: b.eligible(history, isBrowser), Budget: new(*b)}
+	s := Snapshot{Eligible: b.eligible(history, isBrowser), MaxBytes: b.MaxInputBytes, MaxImages: b.MaxInputImages}
 	s.Bytes, s.Images = measure(history)
 	for _, e := range history {
 		s.History = append(s.History, bytes.Clone(e.raw))
@@ -225,10 +225,10 @@ func DropOldest(_ context.Context, s Snapshot) (Compaction, error) {
 	}
 	slices.SortStableFunc(all, func(a, b *saving) int { return min(b.images, 1) - min(a.images, 1) })
 
-	group := max(1, s.Budget.MaxInputImages/4)
+	group := max(1, s.MaxImages/4)
 	var c Compaction
 	for i, v := range all {
-		fits := s.Bytes <= s.Budget.MaxInputBytes && s.Images <= s.Budget.MaxInputImages
+		fits := s.Bytes <= s.MaxBytes && s.Images <= s.MaxImages
 		if fits && (i%group == 0 || v.images == 0) {
 			break
 		}

@@ -675,7 +675,6 @@ func (st *stage) compact(_ context.Context, s runner.Snapshot) (runner.Compactio
 		for i := range s.Eligible {
 			s.Eligible[i] = "#"
 		}
-		*s.Budget = runner.ContextBudget{}
 	}
 	return c, st.leave(r)
 }
