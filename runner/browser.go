@@ -27,8 +27,10 @@ type BrowserOptions struct {
 	OnDiagnostic func(Diagnostic)
 }
 
-// A BrowserResult is the answer to a browser call.
+// A BrowserResult is the answer to a browser call. It is taken as it is: looking into a picture again would take
+// longer than all else that is done with it.
 type BrowserResult struct {
 	Output json.RawMessage // the function_call_output
 	OK     bool            // what it says of itself
+	Images int             // how many input_image blocks it holds
 }

@@ -156,12 +156,14 @@ func (b *fakeBrowser) answer(callID string, result any, refusal string) runner.B
 	}
 	text, _ := json.Marshal(said)
 	blocks := []any{map[string]any{"type": "input_text", "text": string(text)}}
+	images := 0
 	if isPicture {
+		images = 1
 		url := "data:image/png;base64," + base64.StdEncoding.EncodeToString([]byte(picture))
 		blocks = append(blocks, map[string]any{"type": "input_image", "detail": "auto", "image_url": url})
 	}
 	output, _ := json.Marshal(map[string]any{"type": "function_call_output", "call_id": callID, "output": blocks})
-	return runner.BrowserResult{Output: output, OK: refusal == ""}
+	return runner.BrowserResult{Output: output, OK: refusal == "", Images: images}
 }
 
 // Close makes the browser refuse further calls.

@@ -104,12 +104,8 @@ func (r *run) browse(ctx context.Context, c *call) (entry, error) {
 	if err != nil {
 		return entry{}, orCancelled(ctx, stop(ReasonFailed, "a browser call could not be carried out"))
 	}
-	output := decodeObject(result.Output)
-	if !(fields{"type": oneOf("function_call_output"), "output": functionOutput}).open(output) || output["call_id"] != c.id {
-		return entry{}, stop(ReasonFailed, "a browser call returned what is no output")
-	}
 	r.skipBrowser = r.skipBrowser || !result.OK
-	return newEntry(result.Output, output), nil
+	return entry{raw: result.Output, callID: c.id, kind: outputEntry, images: result.Images}, nil
 }
 
 // operate carries out a computer call.

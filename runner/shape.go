@@ -93,7 +93,6 @@ func integer(v any) bool {
 }
 
 func isObject(v any) bool { _, ok := v.(object); return ok }
-func isNull(v any) bool   { return v == nil }
 
 func scalar(v any) bool { return text(v) || boolean(v) || finite(v) }
 
