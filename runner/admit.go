@@ -61,9 +61,7 @@ func (r *Runner) admit(client *openai.Client, params responses.ResponseNewParams
 		inspector: &inspector{Runner: r, declaration: d, choice: choice,
 			calls: map[string]bool{}, items: map[string]bool{}, approvals: map[string]*approval{}},
 	}
-	if run.requests, err = newSender(client, body, opts, len(d.servers) > 0); err != nil {
-		return nil, err
-	}
+	run.requests = newSender(client, body, opts, len(d.servers) > 0)
 	if err := run.takeHistory(input); err != nil {
 		return nil, err
 	}

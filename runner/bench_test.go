@@ -103,7 +103,8 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
-// What a turn costs must not grow with the turns before it: compared within one run of the test, as times vary.
+// What a turn costs must not grow with the turns before it: compared within one run of the test, as times vary. If the
+// history were encoded anew in every turn, the long run would cost about fifty times as much.
 func TestTurnsCostTheSame(t *testing.T) {
 	const picture = 100_000
 	for name, opts := range map[string]runner.Options{
@@ -120,7 +121,7 @@ func TestTurnsCostTheSame(t *testing.T) {
 		}
 		short, long := best(20), best(320)
 		t.Logf("%s: %v a turn in a run of 20, %v in one of 320", name, short, long)
-		if long > 4*short {
+		if long > 8*short {
 			t.Errorf("%s: got %v a turn in a run of 320 and %v in one of 20, want about the same", name, long, short)
 		}
 	}

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/openai/openai-go/v3/responses"
@@ -85,7 +86,7 @@ func (f *Function) prepared(arguments string) (execution, error) {
 	return func(ctx context.Context) (Output, error) { return f.Execute(ctx, plain) }, nil
 }
 
-var errNoObject = refuse("the arguments are not an object")
+var errNoObject = errors.New("the arguments are not an object")
 
 var (
 	cacheMark = fields{"mode": oneOf("explicit"), "ttl": optional(oneOf("30m", "12h"))}.closed

@@ -63,6 +63,11 @@ type Checkpoint struct {
 	FinalResponse json.RawMessage `json:"final_response"`
 }
 
+// Uncertain are the calls that were attempted and have not returned: each of them may have had its effect.
+func (c *Checkpoint) Uncertain() []string {
+	return slices.DeleteFunc(slices.Clone(c.AttemptedCallIDs), func(id string) bool { return slices.Contains(c.ReturnedCallIDs, id) })
+}
+
 // UnmarshalJSON accepts exactly the fields of a record.
 func (c *Checkpoint) UnmarshalJSON(raw []byte) error {
 	type plain Checkpoint

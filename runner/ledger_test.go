@@ -275,6 +275,9 @@ func TestR41Interruption(t *testing.T) {
 		if len(ran) > len(last.AttemptedCallIDs) {
 			t.Errorf("save %d: %q have run, but only %q are recorded as attempted", at, ran, last.AttemptedCallIDs)
 		}
+		if got := last.Uncertain(); len(got) != len(last.AttemptedCallIDs)-len(last.ReturnedCallIDs) {
+			t.Errorf("save %d: got %q as uncertain, want those of %q that are not in %q", at, got, last.AttemptedCallIDs, last.ReturnedCallIDs)
+		}
 		again := newBench(t, answers(said("m2")))
 		_, err = again.resume(last, "More.", runner.Options{})
 		if resumable := at == 1 || at == 7 || at == 8; resumable != (err == nil) {

@@ -77,7 +77,7 @@ const (
 	DeferCall    EarlyDecision = "defer" // run this call, and all after it, once the response is complete
 )
 
-// check refuses options that contradict each other and fills in defaults.
+// check refuses options that contradict each other, fills in defaults, and copies what is behind pointers.
 func (o *Options) check() error {
 	switch {
 	case o.MaxSteps < 0:
@@ -101,11 +101,13 @@ func (o *Options) check() error {
 		o.MaxConcurrentCalls = DefaultMaxConcurrentCalls
 	}
 	if o.Ledger != nil {
+		o.Ledger = new(*o.Ledger)
 		if err := o.Ledger.check(o); err != nil {
 			return err
 		}
 	}
 	if o.ContextBudget != nil {
+		o.ContextBudget = new(*o.ContextBudget)
 		return o.ContextBudget.check()
 	}
 	return nil

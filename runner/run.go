@@ -168,15 +168,15 @@ func (r *run) finish(ctx context.Context, t *Turn) error {
 		r.history = append(r.history, newEntry(it.replay(), it.fields))
 	}
 	r.history = append(r.history, r.outputs...)
-	warning, err := r.noteRepeats(t)
-	if err != nil {
-		return err
-	}
+	warning, repeated := r.noteRepeats(t)
 	for _, text := range append(t.texts, warning...) {
 		r.history = append(r.history, userMessage(text))
 	}
 	r.pending, r.outputs = nil, nil
-	return r.save(ctx, PhaseBoundary, nil)
+	if err := r.save(ctx, PhaseBoundary, nil); err != nil {
+		return err
+	}
+	return repeated
 }
 
 func (r *run) noStepLeft() error {

@@ -379,6 +379,24 @@ func TestL2Repeats(t *testing.T) {
 	}
 }
 
+// A run that was stopped for its repetitions is at a boundary, and can go on with other instructions.
+func TestL2RepeatsLeaveABoundary(t *testing.T) {
+	const limit = 1
+	b := newBench(t, clicks(limit+1, clickAction)...)
+	var records []runner.Checkpoint
+	r := b.runner(runner.Registration{Computer: b.computer()})
+	_, err := r.Run(t.Context(), b.client(), request("Go."), runner.Options{Computer: allowed, RepeatLimit: limit, Ledger: ledger(&records)})
+	wantReason(t, err, runner.ReasonNoEffect, []string{"k0", "k1"}, []string{"k0", "k1"})
+	last := records[len(records)-1]
+	if last.Phase != runner.PhaseBoundary || len(last.Uncertain()) > 0 {
+		t.Errorf("got phase %s, uncertain %q, want a boundary", last.Phase, last.Uncertain())
+	}
+	b = newBench(t, answers(said("m")))
+	_, err = b.runner(runner.Registration{Computer: b.computer()}).Run(t.Context(), b.client(), request("Do something else."),
+		runner.Options{Computer: allowed, Ledger: &runner.Ledger{RunID: "run", Save: ledger(&records).Save, ResumeFrom: &last}})
+	wantOK(t, err)
+}
+
 // One call of the model may hold many actions: that is one request, and one picture.
 func TestDollar1BatchesAreOneTurn(t *testing.T) {
 	b := newBench(t, answers(cc("k", strings.Repeat(clickAction+",", 9)+clickAction)), answers(said("m")))

@@ -30,7 +30,7 @@ type sender struct {
 	options []option.RequestOption
 }
 
-func newSender(client *openai.Client, body map[string]json.RawMessage, opts Options, hasMCP bool) (*sender, error) {
+func newSender(client *openai.Client, body map[string]json.RawMessage, opts Options, hasMCP bool) *sender {
 	s := &sender{client: client, mark: encode("input-" + rand.Text())}
 	body["input"] = s.mark
 	s.params = param.Override[responses.ResponseNewParams](encode(body))
@@ -46,7 +46,7 @@ func newSender(client *openai.Client, body map[string]json.RawMessage, opts Opti
 	if hasMCP || opts.Ledger != nil {
 		s.options = append(s.options, option.WithMaxRetries(0))
 	}
-	return s, nil
+	return s
 }
 
 func (s *sender) optionsFor(step int, input []entry) []option.RequestOption {
@@ -74,12 +74,8 @@ func (s *sender) fill(input []entry) option.Middleware {
 		}
 		r.Body.Close()
 		before, after, found := bytes.Cut(body, s.mark)
-		if !found { // a request option has put something else there
-			input, after = nil, nil
-			before = body
-		}
 		parts := net.Buffers{before}
-		if found {
+		if found { // else a request option has put something else there
 			parts = append(parts, []byte("["))
 			for i, e := range input {
 				if i > 0 {

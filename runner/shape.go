@@ -3,6 +3,7 @@ package runner
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"slices"
 	"strconv"
@@ -34,7 +35,7 @@ func decode(raw []byte) (v any, err error) {
 	return v, nil
 }
 
-var errTrailing = &ConfigError{"text after a JSON value"}
+var errTrailing = errors.New("text after a JSON value")
 
 // decodeObject returns nil for what is not an object.
 func decodeObject(raw []byte) object {

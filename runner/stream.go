@@ -145,7 +145,8 @@ func (s *reader) finished(ctx context.Context, e event) error {
 		if bad.keep == keepBefore {
 			s.pending = before
 		}
-		return s.settleFirst(ctx, func() error { return s.keepMisfit(ctx, bad) })
+		_ = s.settle(ctx) // before a save; the misfit came first
+		return s.keepMisfit(ctx, bad)
 	}
 	if it.call != nil {
 		if err := s.prepare([]*call{it.call}); err != nil {
@@ -242,10 +243,4 @@ func (s *reader) settle(ctx context.Context) (err error) {
 		return orCancelled(ctx, err)
 	}
 	return nil
-}
-
-// settleFirst runs f once nothing runs any more beside the stream: f may save.
-func (s *reader) settleFirst(ctx context.Context, f func() error) error {
-	_ = s.settle(ctx) // the error of f came first
-	return f()
 }

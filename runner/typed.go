@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/openai/openai-go/v3/responses"
 )
@@ -60,4 +61,4 @@ func Typed[A any](tool responses.FunctionToolParam, execute func(ctx context.Con
 	}, nil
 }
 
-var errSchema = refuse("arguments that the schema does not allow")
+var errSchema = errors.New("arguments that the schema does not allow")
