@@ -99,9 +99,11 @@ func TestR34WhatStays(t *testing.T) {
 		keep  int
 		want  []string
 	}{
-		"the newest":                    {history, 0, []string{"k1", "a", "k2", "p1", "b"}},
-		"two screenshots":               {history, 2, []string{"k1", "a", "k2", "p1", "b"}},
-		"three screenshots":             {history, 3, []string{"k1", "a", "p1", "b"}},
+		"the newest":        {history, 0, []string{"k1", "a", "k2", "p1", "b"}},
+		"two screenshots":   {history, 2, []string{"k1", "a", "k2", "p1", "b"}},
+		"three screenshots": {history, 3, []string{"k1", "a", "p1", "b"}},
+		"pending checks": {strings.Replace(shot("k0", ""), `"actions"`, `"pending_safety_checks":[{"id":"s"}],"actions"`, 1) + "," + history, 0,
+			[]string{"k1", "a", "k2", "p1", "b"}},
 		"acknowledged checks":           {shot("k0", acknowledged) + "," + history, 0, []string{"k1", "a", "k2", "p1", "b"}},
 		"the newest browser call":       {pictured("p0") + "," + pair("p1", "browser_read_page", "[]"), 0, []string{}},
 		"a browser call without images": {pair("p0", "browser_screenshot", "[]") + "," + pictured("p1"), 0, []string{"p0"}},

@@ -73,21 +73,19 @@ func (r *run) keepMisfit(ctx context.Context, bad *misfit) error {
 // they were then. The turn is returned with a misfit too, with all items.
 func (r *run) inspectResponse(raw json.RawMessage, seen []*item) (*Turn, *misfit) {
 	place := fmt.Sprintf("response %d", r.step)
-	var body struct {
-		Status string
-		Output []json.RawMessage
-	}
 	t := &Turn{run: r, response: raw, Step: r.step}
 	if raw == nil {
 		return t, malformed(keepNothing, place, "not completed")
 	}
-	if err := json.Unmarshal(raw, &body); err != nil || body.Output == nil {
-		return t, malformed(keepNothing, place, "without a list of items")
-	}
-	if body.Status != "completed" {
+	var body map[string]json.RawMessage // a struct would take fields of other case, too
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &body) != nil || decoded(body["status"]) != "completed" {
 		return t, malformed(keepNothing, place, "not completed")
 	}
-	for _, raw := range body.Output {
+	if json.Unmarshal(body["output"], &items) != nil || items == nil {
+		return t, malformed(keepNothing, place, "without a list of items")
+	}
+	for _, raw := range items {
 		t.items = append(t.items, newItem(raw))
 	}
 	var bad *misfit

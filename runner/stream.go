@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/openai/openai-go/v3/responses"
@@ -31,13 +32,8 @@ type independentCall struct {
 	err    error
 }
 
-// An event is what is looked at of a stream event. The client's own type is lenient and its values belong to OnEvent.
-type event struct {
-	Type        string
-	OutputIndex json.Number `json:"output_index"`
-	Item        json.RawMessage
-	Response    json.RawMessage
-}
+// An event is a stream event, field by field. The client's own type is lenient, and its values belong to OnEvent.
+type event map[string]json.RawMessage
 
 // read reads the stream to its end, and returns the completed response, nil if there was none. Whatever runs beside it
 // has ended when it returns.
@@ -59,24 +55,24 @@ func (s *reader) readEvents(ctx context.Context, input []entry) (json.RawMessage
 		if err := cancelled(ctx); err != nil {
 			return nil, err
 		}
-		raw := []byte(stream.Current().RawJSON())
 		var e event
-		if err := json.Unmarshal(raw, &e); err != nil {
+		if err := json.Unmarshal([]byte(stream.Current().RawJSON()), &e); err != nil {
 			return nil, stop(ReasonInvalidResponse, "response %d: a malformed event", s.step)
 		}
-		if e.Type == "error" {
+		kind := textOf(decoded(e["type"]))
+		if kind == "error" {
 			return nil, requestFailed(s.step, nil)
 		}
 		if err := s.show(ctx, stream.Current()); err != nil {
 			return nil, err
 		}
-		switch e.Type {
+		switch kind {
 		case "response.output_item.done":
 			if err := s.finished(ctx, e); err != nil {
 				return nil, err
 			}
 		case "response.completed":
-			return s.complete(e.Response), nil
+			return s.complete(e["response"]), nil
 		case "response.failed", "response.incomplete":
 			return nil, nil
 		}
@@ -123,12 +119,11 @@ func (s *reader) inspected() []*item {
 
 // finished takes in an item that has arrived whole.
 func (s *reader) finished(ctx context.Context, e event) error {
-	index64, err := e.OutputIndex.Int64()
-	index := int(index64)
+	index, err := strconv.Atoi(string(e["output_index"]))
 	if s.opts.Eager && (err != nil || index < 0 || s.raws[index] != nil) {
 		return stop(ReasonInvalidResponse, "response %d: an item with an index that is none, or came before", s.step)
 	}
-	s.raws[index] = bytes.Clone(e.Item)
+	s.raws[index] = e["item"]
 	if !s.opts.Eager {
 		return nil
 	}
