@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"fmt"
+	"image"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/deskagent/deskagent/approve"
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/runner"
+	"github.com/deskagent/deskagent/scaling"
 	"github.com/deskagent/deskagent/toolset"
 )
 
@@ -149,12 +151,22 @@ func TestR9ComputerOnlyLoop(t *testing.T) {
 }
 
 // The second computer call of a response was made before its model saw the picture that the first one returned, and is
-// mapped by the picture that it did see.
+// mapped by the picture that it did see: here the screen doubles in size during the first.
 func TestR8SecondCallOfAResponse(t *testing.T) {
-	b := newBench(t, answers(cc("k", screenshotAction)), answers(cc("l", clickAction), cc("m", clickAction)), answers(said("m")))
-	_, err := b.runner(runner.Registration{Computer: b.computer()}).Run(t.Context(), b.client(), request("Go."), runner.Options{Computer: allowed})
-	wantOK(t, err)
-	if got := b.input(3); !slices.Equal(got[3:], []string{"computer_call l", "computer_call m", "computer_call_output l", "computer_call_output m"}) {
-		t.Errorf("got the input %q, want both calls, then both outputs", got)
+	b := newBench(t, answers(cc("k", screenshotAction)), answers(cc("l", clickAction), cc("m", clickAction)),
+		answers(cc("n", clickAction)), answers(said("m")))
+	screen := &desktop{bench: b}
+	var clicks []image.Point
+	screen.clicked = func(p image.Point) {
+		clicks = append(clicks, p)
+		screen.size = image.Pt(16, 12)
 	}
+	tools, err := toolset.New(screen, &toolset.Options{View: scaling.View{Size: image.Pt(8, 6)}})
+	wantOK(t, err)
+	_, err = b.runner(runner.Registration{Computer: tools}).Run(t.Context(), b.client(), request("Go."), runner.Options{Computer: allowed})
+	wantOK(t, err)
+	if want := []image.Point{{1, 2}, {1, 2}}; !slices.Equal(clicks[:2], want) || clicks[2] == want[0] {
+		t.Errorf("got the clicks %v, want two at %v, and one that is scaled", clicks, want[0])
+	}
+	wantLines(t, "input", b.input(3)[3:], "computer_call l", "computer_call m", "computer_call_output l", "computer_call_output m")
 }

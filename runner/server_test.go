@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -179,7 +180,9 @@ func (b *bench) browser(failing string, members ...string) *fakeBrowser {
 type desktop struct {
 	bench   *bench
 	inside  func(kind driver.Kind) error // runs in every method
+	clicked func(image.Point)            // gets each click
 	painted uint8                        // the colour of the screen
+	size    image.Point                  // of the screen; zero for 8x6
 }
 
 func (d *desktop) do(a driver.Action) error {
@@ -190,7 +193,13 @@ func (d *desktop) do(a driver.Action) error {
 	return nil
 }
 
-func (d *desktop) Click(_ context.Context, a driver.Click) error             { return d.do(a) }
+func (d *desktop) Click(_ context.Context, a driver.Click) error {
+	if d.clicked != nil {
+		d.clicked(image.Pt(a.X, a.Y))
+	}
+	return d.do(a)
+}
+
 func (d *desktop) DoubleClick(_ context.Context, a driver.DoubleClick) error { return d.do(a) }
 func (d *desktop) Drag(_ context.Context, a driver.Drag) error               { return d.do(a) }
 func (d *desktop) Keypress(_ context.Context, a driver.Keypress) error       { return d.do(a) }
@@ -203,7 +212,7 @@ func (d *desktop) Screenshot(context.Context) (*driver.Frame, error) {
 	if err := d.do(driver.Screenshot{}); err != nil {
 		return nil, err
 	}
-	picture := image.NewRGBA(image.Rect(0, 0, 8, 6))
+	picture := image.NewRGBA(image.Rectangle{Max: cmp.Or(d.size, image.Pt(8, 6))})
 	for i := range picture.Pix {
 		picture.Pix[i] = d.painted
 	}

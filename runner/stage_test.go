@@ -2,13 +2,10 @@ package runner_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image"
 	"io"
 	"net/http"
 	"slices"
@@ -22,121 +19,9 @@ import (
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/responses"
 
-	"github.com/deskagent/deskagent/approve"
-	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/runner"
 	"github.com/deskagent/deskagent/toolset"
 )
-
-// A script is the input of a case, or one operation of a sequence.
-type script struct {
-	Op, Target       string
-	Registration     registration
-	Params           json.RawMessage
-	Options          options
-	Responses        []rule
-	ClientMaxRetries int `json:"client_max_retries"`
-	Turns            []turnScript
-	AfterEnd         []action `json:"after_end"`
-	Operations       []script
-	Inside           []insideOperation
-	Cancel           string
-	TraceEnds        bool `json:"trace_ends"`
-	ScribbleParams   bool `json:"scribble_params"`
-}
-
-type registration struct {
-	Functions []struct {
-		Tool                json.RawMessage
-		AllowOutputOverride bool `json:"allow_output_override"`
-		Independent, Typed  bool
-		NoExecute           bool `json:"no_execute"`
-		Answers             []rule
-	}
-	Computer *struct{ Driver []rule }
-	Browser  *struct {
-		Members   []string
-		Driver    []rule
-		Confirm   []rule
-		URLPolicy []rule `json:"url_policy"`
-	}
-	Early *struct {
-		Functions []string
-		Computer  bool
-	}
-	ScribbleAfter bool `json:"scribble_after"`
-}
-
-type options struct {
-	MaxSteps            json.Number `json:"max_steps"`
-	MaxConcurrentCalls  int         `json:"max_concurrent_calls"`
-	Stream, Eager       bool
-	OnEvent             []rule `json:"on_event"`
-	ApproveMCP          []rule `json:"approve_mcp"`
-	ApproveSafetyChecks []rule `json:"approve_safety_checks"`
-	BeforeAction        []rule `json:"before_action"`
-	BeforeEarlyCall     []rule `json:"before_early_call"`
-	Observer            []rule
-	Headers             map[string]string
-	RequestOptions      map[string]any `json:"request_options"`
-	Ledger              *struct {
-		RunID      string `json:"run_id"`
-		Save       []rule
-		ResumeFrom json.RawMessage `json:"resume_from"`
-	}
-	ContextBudget *struct {
-		MaxInputBytes         json.Number `json:"max_input_bytes"`
-		MaxInputImages        json.Number `json:"max_input_images"`
-		KeepRecentScreenshots int         `json:"keep_recent_screenshots"`
-		Compact               []rule
-	} `json:"context_budget"`
-}
-
-type rule struct {
-	Method, Type       string
-	Nth                int
-	Return             json.RawMessage
-	Raise, RaiseSafe   bool
-	Cancel, Scribble   bool
-	Linger             bool
-	WaitFor            string `json:"wait_for"`
-	Response           json.RawMessage
-	Events             []json.RawMessage
-	Status             int
-	ConnectionLost     bool `json:"connection_lost"`
-	isEvents, returned bool
-}
-
-func (r *rule) UnmarshalJSON(raw []byte) error {
-	type plain rule
-	var given map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &given); err != nil {
-		return err
-	}
-	r.isEvents, r.returned = given["events"] != nil, given["return"] != nil
-	return json.Unmarshal(raw, (*plain)(r))
-}
-
-type insideOperation struct {
-	At  string
-	Nth int
-	script
-}
-
-type turnScript struct {
-	Step int
-	Do   []action
-}
-
-type action struct {
-	OnTurn         int             `json:"on_turn"`
-	SupplyOutputs  json.RawMessage `json:"supply_outputs"`
-	AppendUserText json.RawMessage `json:"append_user_text"`
-	Scribble       bool
-	Cancel, Close  bool
-	Break          bool
-	script
-}
 
 var (
 	errRaised  = errors.New("raised by the script: secret-text")
@@ -157,7 +42,7 @@ type stage struct {
 	t      *testing.T
 	world  *world
 	s      script
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	params []byte // as the runner got them; to scribble on
 
 	mu     sync.Mutex // guards what follows
@@ -249,7 +134,7 @@ func (st *stage) leave(r rule) error {
 		time.Sleep(15 * time.Millisecond)
 	}
 	if r.Cancel {
-		st.cancel()
+		st.cancel(errStopped)
 	}
 	if r.Raise {
 		return errRaised
@@ -280,425 +165,6 @@ func (st *stage) yes(r rule) (bool, error) {
 	return answer, err
 }
 
-// build makes the runner of the case.
-func (w *world) build(r registration) (err error) {
-	var reg runner.Registration
-	if r.Computer != nil {
-		if w.desktop, err = toolset.New((*computer)(w), &toolset.Options{Present: w.present}); err != nil {
-			return err
-		}
-		reg.Computer = w.desktop
-	}
-	if r.Browser != nil {
-		w.browser = &fakeBrowser{members: r.Browser.Members,
-			do: func(ctx context.Context, member string, arguments map[string]any) (any, error) {
-				return w.browse(ctx, member, arguments)
-			},
-			ask: func(ctx context.Context, question, about string) (bool, error) {
-				w.trace("%s:%s", question, about)
-				rules := r.Browser.Confirm
-				if question == "url_policy" {
-					rules = r.Browser.URLPolicy
-				}
-				return w.yes(w.enter(question, rules, inOrder(rules)))
-			},
-		}
-		reg.Browser = w.browser
-	}
-	for _, f := range r.Functions {
-		tool := param.Override[responses.FunctionToolParam](json.RawMessage(bytes.Clone(f.Tool)))
-		function := runner.Function{Tool: tool}
-		name := fmt.Sprint(value(w.t, f.Tool).(map[string]any)["name"])
-		execute := func(ctx context.Context, arguments map[string]any) (runner.Output, error) {
-			return w.call(runner.CallID(ctx), name, f.Answers, arguments)
-		}
-		if f.Typed {
-			if err := json.Unmarshal(f.Tool, &tool); err != nil {
-				return err
-			}
-			if function, err = runner.Typed(tool, execute); err != nil {
-				return err
-			}
-		} else if !f.NoExecute {
-			function.Execute = execute
-		}
-		function.AllowOutputOverride, function.Independent = f.AllowOutputOverride, f.Independent
-		reg.Functions = append(reg.Functions, function)
-	}
-	if r.Early != nil {
-		reg.Early = &runner.Early{Functions: r.Early.Functions, Computer: r.Early.Computer}
-	}
-	if w.runner, err = runner.New(reg); err != nil {
-		return err
-	}
-	if r.ScribbleAfter {
-		for i := range reg.Functions {
-			reg.Functions[i] = runner.Function{}
-		}
-		if reg.Early != nil && len(reg.Early.Functions) > 0 {
-			reg.Early.Functions[0] = "#"
-		}
-	}
-	return nil
-}
-
-// call is what every function does.
-func (st *stage) call(id, name string, answers []rule, arguments map[string]any) (runner.Output, error) {
-	n := st.count("call " + name)
-	if st.s.TraceEnds { // calls may overlap, and begin in any order
-		n = st.place(id, name)
-	}
-	st.note("function_calls", map[string]any{"name": name, "arguments": value(st.t, arguments)})
-	st.trace("call:%s:%d", name, n)
-	var r rule
-	if n <= len(answers) {
-		r = answers[n-1]
-	}
-	st.enter("call:"+name, nil, nil)
-	if r.Scribble {
-		for key := range arguments {
-			if inner, ok := arguments[key].(map[string]any); ok {
-				clear(inner)
-			}
-			arguments[key] = "#"
-		}
-	}
-	if err := st.leave(r); err != nil {
-		return runner.Output{}, err
-	}
-	if st.s.TraceEnds {
-		st.trace("end:%s:%d", name, n)
-	}
-	if r.returned {
-		return param.Override[runner.Output](r.Return), nil
-	}
-	return runner.Output{OfString: openai.String(fmt.Sprintf("%s result %d", name, n))}, nil
-}
-
-// place is the place of a call among those of its function in the order in which they arrive.
-func (st *stage) place(id, name string) (n int) {
-	for _, r := range st.s.Responses {
-		for _, raw := range r.Events {
-			var e struct {
-				Type string
-				Item struct {
-					CallID string `json:"call_id"`
-					Name   string
-				}
-			}
-			if err := json.Unmarshal(raw, &e); err != nil {
-				st.t.Fatal(err)
-			}
-			if e.Type != "response.output_item.done" || e.Item.Name != name {
-				continue
-			}
-			if n++; e.Item.CallID == id {
-				return n
-			}
-		}
-	}
-	st.t.Errorf("got a call %q of %s that never came", id, name)
-	return 0
-}
-
-func (st *stage) browse(_ context.Context, member string, arguments map[string]any) (any, error) {
-	st.trace("browser:%s", member)
-	if member != "state" {
-		st.note("browser_calls", map[string]any{"member": member, "arguments": value(st.t, arguments)})
-	}
-	var rules []rule
-	for _, r := range st.world.s.Registration.Browser.Driver {
-		if r.Method == member {
-			rules = append(rules, r)
-		}
-	}
-	r := st.enter("browser:"+member, rules, byNth)
-	if err := st.leave(r); err != nil {
-		return nil, err
-	}
-	switch {
-	case r.returned:
-		return value(st.t, r.Return), nil
-	case member == "screenshot":
-		return fmt.Sprintf("picture:page %d", st.counts["enter browser:screenshot"]), nil
-	}
-	return fmt.Sprintf("%s text %d", member, st.counts["enter browser:"+member]), nil
-}
-
-// computer is the driver.
-type computer world
-
-func (c *computer) do(a driver.Action) error {
-	st := c.stage
-	method := string(a.Kind())
-	shown := map[string]any{"method": method}
-	if a.Kind() != driver.KindScreenshot {
-		shown["action"] = value(st.t, a)
-	}
-	st.note("driver_calls", shown)
-	st.trace("driver:%s", method)
-	var rules []rule
-	for _, r := range c.s.Registration.Computer.Driver {
-		if r.Method == method {
-			rules = append(rules, r)
-		}
-	}
-	r := st.enter("driver:"+method, rules, byNth)
-	if r.returned {
-		st.counts["return"] = 1
-		st.shown["return"] = []any{value(st.t, r.Return)}
-	}
-	return st.leave(r)
-}
-
-func (c *computer) Click(_ context.Context, a driver.Click) error             { return c.do(a) }
-func (c *computer) DoubleClick(_ context.Context, a driver.DoubleClick) error { return c.do(a) }
-func (c *computer) Drag(_ context.Context, a driver.Drag) error               { return c.do(a) }
-func (c *computer) Keypress(_ context.Context, a driver.Keypress) error       { return c.do(a) }
-func (c *computer) Move(_ context.Context, a driver.Move) error               { return c.do(a) }
-func (c *computer) Scroll(_ context.Context, a driver.Scroll) error           { return c.do(a) }
-func (c *computer) Type(_ context.Context, a driver.Type) error               { return c.do(a) }
-func (c *computer) Wait(_ context.Context, a driver.Wait) error               { return c.do(a) }
-
-func (c *computer) Screenshot(context.Context) (*driver.Frame, error) {
-	if err := c.do(driver.Screenshot{}); err != nil {
-		return nil, err
-	}
-	return &driver.Frame{Image: image.NewRGBA(image.Rect(0, 0, 4, 3))}, nil
-}
-
-// present is the picture of the screenshot taken last.
-func (w *world) present(context.Context, *image.RGBA) (toolset.Picture, error) {
-	p := toolset.Picture{Type: toolset.PictureType}
-	if scripted := w.shown["return"]; scripted != nil {
-		delete(w.shown, "return")
-		o, _ := scripted[0].(map[string]any)
-		for name, source := range map[string]*param.Opt[string]{"image_url": &p.ImageURL, "file_id": &p.FileID} {
-			if text, ok := o[name].(string); ok {
-				*source = param.NewOpt(text)
-			}
-		}
-		return p, nil
-	}
-	name := fmt.Sprintf("capture %d", w.counts["enter driver:screenshot"])
-	p.ImageURL = param.NewOpt("data:image/png;base64," + base64.StdEncoding.EncodeToString([]byte(name)))
-	return p, nil
-}
-
-// options are those of the run, with callbacks where the script has answers.
-func (st *stage) options(observed bool) (o runner.Options, err error) {
-	s := st.s.Options
-	steps, err := cmp.Or(s.MaxSteps, "0").Int64()
-	if err != nil {
-		return o, err
-	}
-	if s.MaxSteps == "0" {
-		steps = -1 // no steps at all; a zero stands for the default here
-	}
-	o = runner.Options{MaxSteps: int(steps), MaxConcurrentCalls: s.MaxConcurrentCalls, Stream: s.Stream, Eager: s.Eager,
-		Headers: s.Headers, Computer: toolset.Policy{Unasked: true}}
-	for range s.RequestOptions {
-		o.RequestOptions = append(o.RequestOptions, option.WithMaxRetries(1))
-	}
-	if observed {
-		o.OnDiagnostic = st.observe
-	}
-	if s.Stream {
-		o.OnEvent = st.onEvent
-	}
-	if s.ApproveMCP != nil {
-		o.ApproveMCP = func(_ context.Context, r responses.ResponseOutputItemMcpApprovalRequest) (bool, error) {
-			st.note("mcp_requests_shown", value(st.t, json.RawMessage(r.RawJSON())))
-			st.trace("approve_mcp:%s", r.ID)
-			return st.yes(st.enter("approve_mcp", s.ApproveMCP, inOrder(s.ApproveMCP)))
-		}
-	}
-	if s.ApproveSafetyChecks != nil {
-		o.Computer.SafetyChecks = st.approver(func(q approve.Request) string { return "approve_safety_checks:" + q.CallID }, s.ApproveSafetyChecks)
-	}
-	if s.BeforeAction != nil {
-		o.Computer.Actions = st.approver(func(q approve.Request) string { return "before_action:" + string(q.Action.Kind()) }, s.BeforeAction)
-	}
-	if s.BeforeEarlyCall != nil {
-		o.BeforeEarlyCall = st.beforeEarlyCall
-	}
-	if s.Ledger != nil {
-		o.Ledger = &runner.Ledger{RunID: s.Ledger.RunID, Save: st.save}
-		if s.Ledger.ResumeFrom != nil {
-			o.Ledger.ResumeFrom = &runner.Checkpoint{}
-			if err := json.Unmarshal(st.realTools(s.Ledger.ResumeFrom), o.Ledger.ResumeFrom); err != nil {
-				return o, err
-			}
-		}
-	}
-	if b := s.ContextBudget; b != nil {
-		budget := &runner.ContextBudget{KeepRecentScreenshots: b.KeepRecentScreenshots}
-		size, err := cmp.Or(b.MaxInputBytes, "0").Int64()
-		images, err2 := b.MaxInputImages.Int64()
-		if err := errors.Join(err, err2); err != nil {
-			return o, err
-		}
-		budget.MaxInputBytes, budget.MaxInputImages = int(size), int(images)
-		if b.Compact != nil {
-			budget.Compact = st.compact
-		}
-		o.ContextBudget = budget
-	}
-	return o, nil
-}
-
-// realTools puts the browser's declarations where a record only has their marks.
-func (st *stage) realTools(record json.RawMessage) json.RawMessage {
-	if st.world.browser == nil {
-		return record
-	}
-	v := value(st.t, record).(map[string]any)
-	for i, tool := range v["tools"].([]any) {
-		if name := tool.(map[string]any)["$browser_tool"]; name != nil {
-			for _, real := range st.world.browser.Tools() {
-				if real.Name == name {
-					v["tools"].([]any)[i] = value(st.t, real)
-				}
-			}
-		}
-	}
-	return toJSON(st.t, v)
-}
-
-func (st *stage) approver(entry func(approve.Request) string, rules []rule) approve.Approver {
-	return approve.Func(func(_ context.Context, q approve.Request) (approve.Decision, error) {
-		token := entry(q)
-		st.trace("%s", token)
-		at, _, _ := strings.Cut(token, ":")
-		yes, err := st.yes(st.enter(at, rules, inOrder(rules)))
-		return approve.Decision(yes), err
-	})
-}
-
-func (st *stage) observe(d runner.Diagnostic) {
-	shown := map[string]any{"api": string(d.API), "stage": string(d.Stage), "reason": string(d.Reason), "call_id": nil,
-		"member": nil, "usage": nil}
-	if d.CallID != "" || d.Stage != runner.StageRequest {
-		shown["call_id"] = d.CallID
-	}
-	if d.Member != "" {
-		shown["member"] = d.Member
-	}
-	if d.Usage != nil {
-		shown["usage"] = value(st.t, d.Usage)
-	}
-	if d.Duration < 0 {
-		st.t.Errorf("got a stage of %v", d.Duration)
-	}
-	st.note("diagnostics", shown)
-	st.trace("diagnostic:%s:%s:%s:%s", d.API, d.Stage, d.Reason, cmp.Or(d.Member, "-"))
-	runner.AddUsage(&st.usage, d)
-	if d.Usage != nil {
-		*d.Usage = toolset.Usage{}
-	}
-	r := st.enter("observer", st.s.Options.Observer, byNth)
-	if st.leave(r) != nil {
-		panic(errRaised)
-	}
-}
-
-func (st *stage) onEvent(_ context.Context, e responses.ResponseStreamEventUnion) error {
-	shown := value(st.t, json.RawMessage(e.RawJSON())).(map[string]any)
-	token := fmt.Sprint("event:", shown["type"])
-	if index, ok := shown["output_index"]; ok {
-		token += fmt.Sprint(":", index)
-	}
-	st.trace("%s", token)
-	if st.s.ScribbleParams {
-		scribble(st.params)
-	}
-	ofType := st.count("event " + e.Type)
-	r := st.enter("on_event", st.s.Options.OnEvent, func(r rule, nth int) bool {
-		if r.Type != "" {
-			return r.Type == e.Type && max(r.Nth, 1) == ofType
-		}
-		return byNth(r, nth)
-	})
-	if r.Scribble {
-		e.Item.Name, e.Item.CallID = "#", "#"
-		for i := range e.Response.Output {
-			e.Response.Output[i] = responses.ResponseOutputItemUnion{}
-		}
-	}
-	return st.leave(r)
-}
-
-func (st *stage) beforeEarlyCall(_ context.Context, c runner.EarlyCall) (runner.EarlyDecision, error) {
-	st.note("early_calls_shown", value(st.t, json.RawMessage(c.Item)))
-	st.trace("before_early_call:%s", c.CallID)
-	rules := st.s.Options.BeforeEarlyCall
-	r := st.enter("before_early_call", rules, inOrder(rules))
-	if r.Scribble {
-		scribble(c.Item)
-	}
-	err := st.leave(r)
-	decision := runner.ExecuteEarly
-	if r.returned {
-		text, _ := value(st.t, r.Return).(string)
-		decision = runner.EarlyDecision(text)
-	}
-	return decision, err
-}
-
-func (st *stage) compact(_ context.Context, s runner.Snapshot) (runner.Compaction, error) {
-	st.note("compactions", map[string]any{"history_items": float64(len(s.History)), "eligible": value(st.t, s.Eligible),
-		"input_bytes": float64(s.Bytes), "input_images": float64(s.Images)})
-	st.trace("compact")
-	rules := st.s.Options.ContextBudget.Compact
-	r := st.enter("compact", rules, inOrder(rules))
-	c := runner.Compaction{Drop: slices.Clone(s.Eligible)}
-	if r.returned {
-		var answer struct {
-			Drop    any
-			Summary string
-		}
-		if err := json.Unmarshal(r.Return, &answer); err != nil {
-			st.t.Fatal(err)
-		}
-		if answer.Drop != "all" {
-			c.Drop = nil
-			for _, id := range answer.Drop.([]any) {
-				c.Drop = append(c.Drop, id.(string))
-			}
-		}
-		c.Summary = answer.Summary
-	}
-	if r.Scribble {
-		for i := range s.History {
-			scribble(s.History[i])
-		}
-		for i := range s.Eligible {
-			s.Eligible[i] = "#"
-		}
-	}
-	return c, st.leave(r)
-}
-
-func (st *stage) save(_ context.Context, c runner.Checkpoint) error {
-	st.note("checkpoints", value(st.t, c))
-	st.trace("save:%d:%s", c.Revision, c.Phase)
-	r := st.enter("save", st.s.Options.Ledger.Save, byNth)
-	if r.Scribble {
-		for _, list := range [][]json.RawMessage{c.Tools, c.History, c.PendingItems, c.ReturnedOutputs} {
-			for i := range list {
-				scribble(list[i])
-				list[i] = nil
-			}
-		}
-		for _, list := range [][]string{c.AttemptedCallIDs, c.ReturnedCallIDs, c.OutputOverrideNames} {
-			for i := range list {
-				list[i] = "#"
-			}
-		}
-	}
-	return st.leave(r)
-}
-
 // RoundTrip answers request n with the n-th response.
 func (st *stage) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer r.Body.Close()
@@ -720,7 +186,7 @@ func (st *stage) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer := st.s.Responses[n-1]
 	if answer.Cancel {
-		st.cancel()
+		st.cancel(errStopped)
 		return nil, r.Context().Err()
 	}
 	response := &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
@@ -764,10 +230,10 @@ func (st *stage) play(iterate, observed bool) map[string]any {
 		return result
 	}
 	ctx := st.t.Context()
-	ctx, st.cancel = context.WithCancel(ctx)
-	defer st.cancel()
+	ctx, st.cancel = context.WithCancelCause(ctx)
+	defer st.cancel(nil)
 	if st.s.Cancel == "before_start" {
-		st.cancel()
+		st.cancel(errStopped)
 	}
 	result := map[string]any{"op": firstOf(any(st.s.Op)), "outcome": "ok"}
 	opts, err := st.options(observed)
@@ -875,7 +341,7 @@ func (st *stage) act(shown map[string]any, t *runner.Turn, a action) {
 		op, result = "scribble", "ok"
 	case a.Cancel:
 		op, result = "cancel", "ok"
-		st.cancel()
+		st.cancel(errStopped)
 	case a.Close:
 		op, result = "close", string(st.world.runner.Close())
 	case a.Op == "run":
