@@ -73,6 +73,7 @@ func Open(path string) (d *Dir, err error) {
 	if err := os.MkdirAll(filepath.Join(path, itemsName), 0o700); err != nil {
 		return nil, err
 	}
+	_ = syncDir(filepath.Dir(path)) // which may be somebody else's, and closed to us
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err

@@ -95,7 +95,18 @@ func TestSave(t *testing.T) {
 		t.Error("saving in a closed ledger: got no error")
 	}
 
+	left := []string{filepath.Join(dir, recordName+newSuffix), filepath.Join(dir, itemsName, "abc"+newSuffix)}
+	for _, name := range left { // by a process that was stopped
+		if err := os.WriteFile(name, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	d = open(t, dir)
+	for _, name := range left {
+		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("got %v for %s, want that it is gone", err, name)
+		}
+	}
 	got, err := d.Latest()
 	if err != nil || !bytes.Equal(toJSON(t, got), toJSON(t, c)) {
 		t.Errorf("got %s, %v, want %s", toJSON(t, got), err, toJSON(t, c))
