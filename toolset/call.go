@@ -199,3 +199,10 @@ func toScreen(a driver.Action, m scaling.Mapping) (driver.Action, error) {
 	}
 	return a, nil
 }
+
+// CheckCall reports what is wrong with the shape of a computer_call, as [Toolset.Execute] would. Loops that hold
+// other tools check a whole response with it before they carry out any of its calls.
+func CheckCall(call json.RawMessage) error {
+	_, err := decodeCall(call)
+	return err
+}

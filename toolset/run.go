@@ -218,7 +218,7 @@ func (c *conversation) send(ctx context.Context, step int64, options []option.Re
 		if choice := body["tool_choice"]; choice != nil {
 			body["tool_choice"] = released(choice)
 		}
-		options = append(slices.Clip(options), option.WithMiddleware(freshKey()))
+		options = append(slices.Clip(options), option.WithMiddleware(FreshKey()))
 	}
 	return c.client.Responses.New(ctx, param.Override[responses.ResponseNewParams](marshal(body)), options...)
 }
@@ -246,10 +246,10 @@ func released(choice json.RawMessage) json.RawMessage {
 	return choice
 }
 
-// freshKey replaces an Idempotency-Key by one that is new for this request and the same in all its retries. The
+// FreshKey replaces an Idempotency-Key by one that is new for this request and the same in all its retries. The
 // caller's own key belongs to the first request: sent again with another body, it would be answered with the
 // first response or refused.
-func freshKey() option.Middleware {
+func FreshKey() option.Middleware {
 	key := "deskagent-" + rand.Text()
 	return func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 		if r.Header.Get("Idempotency-Key") != "" {

@@ -1,0 +1,21 @@
+package ledger
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// takeLock takes the lock of an open file, which ends with the file or with the process.
+func takeLock(f *os.File) error {
+	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
+	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, &windows.Overlapped{})
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
+		return ErrInUse
+	}
+	return err
+}
+
+// syncDir does nothing: Windows commits names with the files, and does not open folders for writing.
+func syncDir(string) error { return nil }
