@@ -58,8 +58,11 @@ type Error struct {
 
 func (e *Error) Error() string {
 	text := "running: " + e.text
-	if e.StatusCode != 0 {
+	switch {
+	case e.APICode != "":
 		text += fmt.Sprintf(" (HTTP status %d %s)", e.StatusCode, e.APICode)
+	case e.StatusCode != 0:
+		text += fmt.Sprintf(" (HTTP status %d)", e.StatusCode)
 	}
 	if e.context != nil {
 		text += ": " + e.context.Error()

@@ -58,6 +58,9 @@ type Options struct {
 	OnPicture func(Shot)
 	// OnDiagnostic gets the records of calls and runs that have no OnDiagnostic of their own.
 	OnDiagnostic func(Diagnostic)
+	// OnError gets each error that [Toolset.Execute] returns. It is for a person who watches: who called Execute may
+	// have to keep to himself what drivers and approvers say.
+	OnError func(error)
 	// Logger gets each record at debug level, and panics of observers as warnings. Nil discards.
 	Logger *slog.Logger
 }
@@ -214,7 +217,12 @@ type ExecuteOptions struct {
 // approvers; when it is done, Execute stops before the next step and returns an error that wraps its cause.
 //
 // After an error the actions before the failing one have happened; nothing is repeated or undone.
-func (t *Toolset) Execute(ctx context.Context, call json.RawMessage, opts *ExecuteOptions) (json.RawMessage, error) {
+func (t *Toolset) Execute(ctx context.Context, call json.RawMessage, opts *ExecuteOptions) (output json.RawMessage, err error) {
+	defer func() {
+		if err != nil && t.opts.OnError != nil {
+			t.observe("errors", func() { t.opts.OnError(err) })
+		}
+	}()
 	if err := t.begin(); err != nil {
 		return nil, err
 	}

@@ -458,6 +458,20 @@ func TestPanicsAreFailuresOfTheirStage(t *testing.T) {
 	}
 }
 
+// TestErrorsAreTold: whoever watches gets the very errors that Execute returns, and none when there is none.
+func TestErrorsAreTold(t *testing.T) {
+	var told []error
+	tools := mustNew(t, newDesk(100, 60), &toolset.Options{OnError: func(err error) { told = append(told, err) }})
+	if _, err := tools.Execute(t.Context(), call(click(1, 1)), unasked); err != nil || told != nil {
+		t.Errorf("got %v, told %v, want no error", err, told)
+	}
+	_, declined := tools.Execute(t.Context(), call(click(1, 1)), nil)
+	_, malformed := tools.Execute(t.Context(), []byte("{"), unasked)
+	if declined == nil || malformed == nil || !slices.Equal(told, []error{declined, malformed}) {
+		t.Errorf("got %v, want %v, %v", told, declined, malformed)
+	}
+}
+
 func TestObserversSeeBothSpacesAndThePicture(t *testing.T) {
 	var calls []toolset.Call
 	var shots []toolset.Shot

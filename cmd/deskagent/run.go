@@ -2,16 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/url"
-	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jezek/xgb"
@@ -21,16 +16,12 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/spf13/cobra"
 
-	"github.com/deskagent/deskagent/approve"
-	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11"
+	"github.com/deskagent/deskagent/runner"
 	"github.com/deskagent/deskagent/toolset"
 )
 
 const (
-	// keyVariable is where the API key comes from, and the only place.
-	keyVariable = "OPENAI_API_KEY"
-
 	// guestProperty on the root window marks a display as a guest's: one that may be given to a model.
 	guestProperty = "_DESKAGENT_GUEST"
 
@@ -63,6 +54,10 @@ that. A picture that the API would make smaller, with which every point would be
 
 ` + eyesHelp + `
 
+` + spendingHelp + `
+--deadline bounds the time. A model that does the same --repeat-limit times, while the picture stays
+the same, is told so, and the run ends when it goes on.
+
 Text is typed; --paste has it pasted by way of the clipboard, and puts back what was there, beyond
 the end of the run where a clipboard manager keeps it. Ctrl-C stops at once and releases every key
 and button.`
@@ -81,10 +76,19 @@ func newRun(c *command) *cobra.Command {
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args[0]) },
 	}
+	runFlags(cmd, r)
+	cmd.Flags().IntVar(&r.maxSteps, "max-steps", runner.DefaultMaxSteps, "the most requests to make")
+	return cmd
+}
+
+// runFlags adds what every command has that lets a model work.
+func runFlags(cmd *cobra.Command, r *runTask) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.model, "model", defaultModel, "the model")
 	flags.StringVar(&r.baseURL, "base-url", "", "address of the API (default that of OpenAI, or $OPENAI_BASE_URL)")
-	flags.Int64Var(&r.maxSteps, "max-steps", toolset.DefaultMaxSteps, "the most requests to make")
+	flags.IntVar(&r.repeatLimit, "repeat-limit", runner.DefaultRepeatLimit, "how often the same may be done without effect; 0 for no limit")
+	flags.DurationVar(&r.deadline, "deadline", 0, "the most time to take, such as 10m (default no bound)")
+	spendingFlags(cmd, &r.spending)
 	flags.Var(&r.approve, "approve", "who decides about actions: prompt, allow or deny")
 	flags.StringSliceVar(&r.codes, "acknowledge-checks", nil, "codes of safety checks to acknowledge unasked")
 	flags.BoolVar(&r.allowHost, "allow-host", false, "go on even if the display is not marked as a guest's")
@@ -93,46 +97,89 @@ func newRun(c *command) *cobra.Command {
 	flags.IntVar(&r.encoding.Quality, "quality", 0, "quality of JPEG pictures, from 1 to 100 (default 85)")
 	flags.Var(&r.limits, "limits", "how large pictures may be: whole, original, high, small or tiles")
 	handsFlags(cmd, &r.hands)
-	return cmd
 }
 
 // runTask is one deskagent run.
 type runTask struct {
 	*command
-	model, baseURL string
-	maxSteps       int64
-	approve        approveFlag
-	codes          []string
-	allowHost      bool
-	eyes           eyes
-	encoding       toolset.Encoding
-	limits         limitsFlag
-	hands          hands
+	model, baseURL        string
+	maxSteps, repeatLimit int
+	deadline              time.Duration
+	spending              spending
+	approve               approveFlag
+	codes                 []string
+	allowHost             bool
+	eyes                  eyes
+	encoding              toolset.Encoding
+	limits                limitsFlag
+	hands                 hands
 }
 
-func (r *runTask) run(ctx context.Context, task string) error {
+func (r *runTask) run(ctx context.Context, task string) (err error) {
 	if strings.TrimSpace(task) == "" {
 		return usagef("the task is empty")
 	}
 	if r.maxSteps < 1 {
 		return usagef("--max-steps %d: want 1 or more", r.maxSteps)
 	}
+	s := &session{}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := r.prepare(s, task); err != nil {
+		return err
+	}
+	return r.play(ctx, s)
+}
+
+// prepare puts into a session what the flags ask for, as far as that needs no display: what is wrong with them is said
+// before anything is opened.
+func (r *runTask) prepare(s *session, task string) error {
+	switch {
+	case r.repeatLimit < 0:
+		return usagef("--repeat-limit %d: want 0 or more", r.repeatLimit)
+	case r.deadline < 0:
+		return usagef("--deadline %v: want more than 0", r.deadline)
+	}
 	if err := r.eyes.resolve(); err != nil {
+		return err
+	}
+	price, err := r.spending.price(r.model)
+	if err != nil {
 		return err
 	}
 	present, err := r.encoding.Presenter()
 	if err != nil {
 		return usageError{err}
 	}
-	client, err := r.client()
-	if err != nil {
+	if s.client, err = newClient(r.baseURL, option.WithMiddleware(s.causes.middleware)); err != nil {
 		return err
 	}
-	policy, closePolicy, err := r.policy()
-	if err != nil {
+	s.params = responses.ResponseNewParams{
+		Model: r.model,
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(task)},
+	}
+	s.tools = toolset.Options{
+		Window: r.eyes.focus == focusWindow, Limits: toolset.Limits(r.limits), Present: present, Logger: r.logger(),
+	}
+	s.runner = runner.Options{MaxSteps: r.maxSteps, RepeatLimit: r.repeatLimit}
+	spent := newSpent(r.spending, price)
+	s.watch(observer{turn: spent.turn}) // first: the others show what it has added up
+	s.progress = &progress{out: r.err, spent: spent, started: time.Now()}
+	s.watch(s.progress.observer())
+	return nil
+}
+
+// play carries out a session on the display, and writes the answer.
+func (r *runTask) play(ctx context.Context, s *session) (err error) {
+	if r.deadline > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, r.deadline, errDeadline)
+		defer cancel()
+	}
+	var terminal person
+	defer terminal.close()
+	if s.runner.Computer, err = r.policy(&terminal); err != nil {
 		return err
 	}
-	defer closePolicy()
 	if err := r.checkGuest(); err != nil {
 		return err
 	}
@@ -144,69 +191,14 @@ func (r *runTask) run(ctx context.Context, task string) error {
 	if err := r.checkView(ctx, d); err != nil {
 		return err
 	}
-	progress := &progress{out: r.err, started: time.Now()}
-	tools, err := toolset.New(d, &toolset.Options{
-		View: r.eyes.view, Window: r.eyes.focus == focusWindow, Limits: toolset.Limits(r.limits), Present: present,
-		OnCall: progress.call, OnPicture: progress.picture, Logger: r.logger(),
-	})
+	s.tools.View = r.eyes.view
+	response, err := s.play(ctx, d)
+	s.progress.end()
 	if err != nil {
 		return err
 	}
-	response, err := tools.Run(ctx, client, responses.ResponseNewParams{
-		Model: r.model,
-		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(task)},
-	}, &toolset.RunOptions{Policy: policy, MaxSteps: openai.Int(r.maxSteps), OnResponse: progress.response})
-	progress.end()
-	if err != nil {
-		return r.explain(err)
-	}
 	fmt.Fprintln(r.out, printable(response.OutputText()))
 	return d.Close()
-}
-
-// explain adds what can be done about an error.
-func (r *runTask) explain(err error) error {
-	var e *toolset.Error
-	var api *openai.Error
-	switch {
-	case errors.Is(err, errInterrupted):
-		return errInterrupted
-	case errors.As(err, &api) && api.StatusCode == 401:
-		return hintError{err, keyVariable + " is not accepted there"}
-	case errors.As(err, &e) && e.Reason == toolset.ReasonMaxSteps:
-		return hintError{err, "--max-steps allows more"}
-	}
-	return err
-}
-
-// client makes the API's client. The key is never sent in clear over a network.
-func (r *runTask) client() (*openai.Client, error) {
-	key := os.Getenv(keyVariable)
-	if key == "" {
-		return nil, hintError{usagef("%s is not set", keyVariable), "put your key into it; \"deskagent exercise\" needs none"}
-	}
-	base := r.baseURL
-	if base == "" {
-		base = os.Getenv("OPENAI_BASE_URL")
-	}
-	options := []option.RequestOption{option.WithAPIKey(key)}
-	if base != "" {
-		u, err := url.Parse(base)
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			return nil, usagef("address of the API %q: want something like https://api.example.com/v1", base)
-		}
-		if u.Scheme == "http" && !loopback(u.Hostname()) {
-			return nil, usagef("address of the API %q: the key would go over the network in clear, use https", base)
-		}
-		options = append(options, option.WithBaseURL(base))
-	}
-	client := openai.NewClient(options...)
-	return &client, nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // checkGuest refuses a display that is not marked as a guest's.
@@ -243,135 +235,6 @@ func (r *runTask) checkView(ctx context.Context, d *x11.Driver) error {
 		return usageError{err}
 	}
 	return nil
-}
-
-// approveFlag is prompt, allow or deny.
-type approveFlag string
-
-const (
-	approvePrompt approveFlag = "prompt"
-	approveAllow  approveFlag = "allow"
-	approveDeny   approveFlag = "deny"
-)
-
-func (f *approveFlag) String() string {
-	if *f == "" {
-		return string(approvePrompt)
-	}
-	return string(*f)
-}
-
-func (f *approveFlag) Type() string { return "WHO" }
-
-func (f *approveFlag) Set(s string) error {
-	switch v := approveFlag(s); v {
-	case approvePrompt, approveAllow, approveDeny:
-		*f = v
-		return nil
-	}
-	return errors.New("want prompt, allow or deny")
-}
-
-// policy makes the policy of the flags, and a function that ends it.
-func (r *runTask) policy() (toolset.Policy, func(), error) {
-	var terminal person
-	policy := toolset.Policy{SafetyChecks: &terminal}
-	switch r.approve {
-	case approveDeny:
-		return toolset.Ask(approve.DenyAll), func() {}, nil
-	case approveAllow:
-		policy.Actions = approve.AllowActions
-	default:
-		if err := terminal.open(); err != nil {
-			return policy, nil, nobodyToAsk(err)
-		}
-		policy.Actions = &terminal
-	}
-	if len(r.codes) > 0 {
-		policy.SafetyChecks = approve.AllowChecks(policy.SafetyChecks, r.codes, warnings(r.err))
-	}
-	return policy, terminal.close, nil
-}
-
-func nobodyToAsk(err error) error {
-	return hintError{fmt.Errorf("%w: there is nobody to ask: %w", approve.ErrDenied, err),
-		"run in a terminal, or choose --approve allow where nothing of value can be lost"}
-}
-
-// person is the one at the terminal, which is opened when there is a first question.
-type person struct {
-	mu       sync.Mutex
-	terminal *approve.Terminal
-}
-
-func (p *person) open() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.terminal != nil {
-		return nil
-	}
-	terminal, err := approve.OpenTerminal(nil)
-	if err != nil {
-		return err
-	}
-	p.terminal = terminal
-	return nil
-}
-
-func (p *person) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.terminal != nil {
-		p.terminal.Close()
-	}
-}
-
-func (p *person) Approve(ctx context.Context, r approve.Request) (approve.Decision, error) {
-	if err := p.open(); err != nil {
-		return approve.Deny, err
-	}
-	return p.terminal.Approve(ctx, r)
-}
-
-// progress says what happens, a line per step and action.
-type progress struct {
-	out     io.Writer
-	started time.Time
-	steps   int
-	usage   toolset.Usage
-}
-
-func (p *progress) response(step int, response json.RawMessage) {
-	before := p.usage.TotalTokens
-	p.usage.Add(response)
-	p.steps = step
-	fmt.Fprintf(p.out, "step %d (%.1f s, %d tokens)\n", step, time.Since(p.started).Seconds(), p.usage.TotalTokens-before)
-}
-
-func (p *progress) call(call toolset.Call) {
-	for i, a := range call.Actions {
-		for _, line := range approve.Describe(approve.Request{Action: a, Shown: call.Shown[i]}) {
-			fmt.Fprintln(p.out, "  "+line)
-		}
-	}
-}
-
-func (p *progress) picture(shot toolset.Shot) {
-	if s := shot.Frame.Settling; s.State == driver.Changing {
-		fmt.Fprintf(p.out, "  the screen still changes after %.1f s, in %v\n", s.Elapsed.Seconds(), s.Changed)
-	}
-}
-
-func (p *progress) end() {
-	fmt.Fprintf(p.out, "%d steps, %.1f s, tokens: %s\n", p.steps, time.Since(p.started).Seconds(), tokens(p.usage))
-}
-
-func tokens(u toolset.Usage) string {
-	s := fmt.Sprintf("%d in, %d out, %d in all", u.InputTokens, u.OutputTokens, u.TotalTokens)
-	if u.Incomplete {
-		s += " (incomplete: a response did not say)"
-	}
-	return s
 }
 
 // warnings is a logger for what must not go unseen, whatever the flags.
