@@ -1,6 +1,6 @@
 // Package exercise lets a practice model drive a practice application through the whole stack: the OpenAI client,
-// the toolset with its approvals and pictures, and the X11 driver, on a real X display. It needs no key and no
-// network beyond the loopback interface.
+// the runner, the toolset with its approvals and pictures, and the X11 driver, on a real X display. It needs no key and
+// no network beyond the loopback interface.
 //
 // # What it proves
 //
@@ -44,6 +44,7 @@ import (
 	"github.com/deskagent/deskagent/exercise/app"
 	"github.com/deskagent/deskagent/exercise/model"
 	"github.com/deskagent/deskagent/internal/xvfb"
+	"github.com/deskagent/deskagent/runner"
 	"github.com/deskagent/deskagent/scaling"
 	"github.com/deskagent/deskagent/toolset"
 )
@@ -167,7 +168,7 @@ type stage struct {
 	inspector *inspector
 	app       *app.App
 	model     *model.Server
-	tools     *toolset.Toolset
+	runner    *runner.Runner
 	client    openai.Client
 	script    script
 	report    *Report
@@ -290,7 +291,13 @@ func (s *stage) openModel(d driver.Driver) (err error) {
 	s.onClose(func() error { transport.CloseIdleConnections(); return nil })
 	s.client = openai.NewClient(option.WithBaseURL(s.model.URL()), option.WithAPIKey("practice"),
 		option.WithHTTPClient(&http.Client{Transport: transport}), option.WithMaxRetries(0))
-	s.tools, err = toolset.New(d, &toolset.Options{View: s.opts.View, OnPicture: s.onPicture, Logger: s.opts.Logger})
+	tools, err := toolset.New(d, &toolset.Options{
+		View: s.opts.View, OnPicture: s.onPicture, OnError: s.report.fail, Logger: s.opts.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	s.runner, err = runner.New(runner.Registration{Computer: tools})
 	return err
 }
 
@@ -306,19 +313,9 @@ func (s *stage) play(ctx context.Context, cancel context.CancelCauseFunc) {
 		case <-over:
 		}
 	}()
-	response, err := s.tools.Run(ctx, &s.client, responses.ResponseNewParams{
-		Model: "practice", Input: responses.ResponseNewParamsInputUnion{OfString: param.NewOpt(task)},
-	}, &toolset.RunOptions{
-		Policy: toolset.Ask(approve.Func(s.ask)), MaxSteps: param.NewOpt[int64](maxSteps),
-		OnResponse: s.onResponse, OnDiagnostic: s.onDiagnostic,
-	})
+	s.converse(ctx)
 	close(over)
 	<-watched
-	if err != nil {
-		s.report.fail(err)
-	} else {
-		s.report.Answer = response.OutputText()
-	}
 	if err := s.app.Sync(ctx); err != nil {
 		s.report.fail(err)
 		return
@@ -330,6 +327,25 @@ func (s *stage) play(ctx context.Context, cancel context.CancelCauseFunc) {
 		s.report.fail(fmt.Errorf("what the application received is not what the model asked for: %w", err))
 	}
 	s.report.fail(s.inspector.check())
+}
+
+// converse has the model do its task, and takes down why it did not.
+func (s *stage) converse(ctx context.Context) {
+	params := responses.ResponseNewParams{
+		Model: "practice", Input: responses.ResponseNewParamsInputUnion{OfString: param.NewOpt(task)},
+	}
+	for turn, err := range s.runner.Iterate(ctx, &s.client, params, runner.Options{
+		Computer: toolset.Ask(approve.Func(s.ask)), MaxSteps: maxSteps, OnDiagnostic: s.onDiagnostic,
+	}) {
+		if err != nil {
+			s.report.fail(err)
+			return
+		}
+		s.onResponse(turn.Step, json.RawMessage(turn.Response.RawJSON()))
+		if turn.Final {
+			s.report.Answer = turn.Response.OutputText()
+		}
+	}
 }
 
 // ask counts the questions and puts them to the approver.
@@ -366,9 +382,9 @@ func (s *stage) onPicture(shot toolset.Shot) {
 	s.keep(s.report.Steps, "png", picture)
 }
 
-func (s *stage) onDiagnostic(d toolset.Diagnostic) {
-	if d.Stage == toolset.StageAction {
-		s.report.time(d.Member, d.Duration)
+func (s *stage) onDiagnostic(d runner.Diagnostic) {
+	if d.API == runner.APIComputer && d.Stage == runner.StageAction {
+		s.report.time(driver.Kind(d.Member), d.Duration)
 	}
 }
 
