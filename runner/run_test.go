@@ -236,7 +236,6 @@ func TestR49Usage(t *testing.T) {
 }
 
 func TestR50Safety(t *testing.T) {
-	before := runtime.NumGoroutine()
 	b := newBench(t, answers(fc("a")), answers(said("m")))
 	f := b.function("f")
 	f.Execute = func(context.Context, map[string]any) (runner.Output, error) { panic("secret-text") }
@@ -281,15 +280,25 @@ func TestR50Safety(t *testing.T) {
 		}
 	}
 
-	for range 100 { // connections of the benches close in their own time
-		if runtime.NumGoroutine() <= before+2 {
-			return
-		}
-		b.server.CloseClientConnections()
-		time.Sleep(10 * time.Millisecond)
+	// A run that is cancelled while an independent function runs waits for it.
+	b = newBench(t, streamed(fc("a")))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f = b.function("f")
+	f.Independent = true
+	f.Execute = func(context.Context, map[string]any) (runner.Output, error) {
+		cancel()
+		time.Sleep(20 * time.Millisecond)
+		return output("x"), nil
 	}
-	if got := runtime.NumGoroutine(); got > before+20 {
-		t.Errorf("got %d goroutines, want about the %d from before", got, before)
+	_, err = b.runner(runner.Registration{Functions: []runner.Function{f}}).Run(ctx, b.client(), request("Go."), eager)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want it cancelled", err)
+	}
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	if left := strings.Count(string(stacks), "deskagent/runner.("); left > 0 {
+		t.Errorf("got %d frames of the runner after all runs have ended, want none: %s", left, stacks)
 	}
 }
 
