@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"runtime"
 	"slices"
 	"strings"
@@ -197,6 +199,29 @@ func TestR47RequestOptions(t *testing.T) {
 		}
 	}
 	wantLines(t, "repeated input", b.input(4), "user Go.", "function_call a", "function_call_output a f done")
+}
+
+// A request that is sent on to another place arrives there whole.
+func TestR47Redirect(t *testing.T) {
+	var got string
+	mux := http.NewServeMux()
+	mux.HandleFunc("/responses", func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		http.Redirect(w, r, "/moved", http.StatusTemporaryRedirect)
+	})
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = string(body)
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, completed(said("m")))
+	})
+	b := newBench(t)
+	b.server.Config.Handler = mux
+	_, err := b.run("Go.", runner.Options{})
+	wantOK(t, err)
+	if !contains(got, `"input":[{"content":"Go.","role":"user"}]`) {
+		t.Errorf("got the body %q, want the whole request", got)
+	}
 }
 
 func TestR48Store(t *testing.T) {
