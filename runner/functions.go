@@ -92,13 +92,13 @@ var (
 	cacheMark = fields{"mode": oneOf("explicit"), "ttl": optional(oneOf("30m", "12h"))}.closed
 	// inputBlocks are the blocks of an output, and of a user's message.
 	inputBlocks = either(
-		fields{"type": oneOf("input_text"), "text": text, "prompt_cache_breakpoint": optional(cacheMark)}.closed,
+		fields{"type": oneOf("input_text"), "text": text, "prompt_cache_breakpoint": maybe(cacheMark)}.closed,
 		both(fields{"type": oneOf("input_image"), "image_url": maybe(nonblank), "file_id": maybe(nonblank),
 			"detail":                  maybe(oneOf("auto", "low", "high", "original")),
-			"prompt_cache_breakpoint": optional(cacheMark)}.closed, has("image_url", "file_id")),
+			"prompt_cache_breakpoint": maybe(cacheMark)}.closed, has("image_url", "file_id")),
 		both(fields{"type": oneOf("input_file"), "file_data": maybe(nonblank), "file_id": maybe(nonblank),
 			"file_url": maybe(nonblank), "filename": maybe(text), "detail": optional(oneOf("auto", "low", "high")),
-			"prompt_cache_breakpoint": optional(cacheMark)}.closed, has("file_data", "file_id", "file_url")),
+			"prompt_cache_breakpoint": maybe(cacheMark)}.closed, has("file_data", "file_id", "file_url")),
 	)
 	functionOutput = either(text, listOf(inputBlocks))
 )

@@ -138,6 +138,9 @@ func TestR39Redaction(t *testing.T) {
 			t.Errorf("%s: got %s, want that of %s, %s", address, got, plain, want)
 		}
 	}
+	if got, want := digest("https://mcp.example.com/é?q=é 'x'"), digest("https://mcp.example.com/%C3%A9?q=%C3%A9%20%27x%27"); got != want {
+		t.Errorf("got %s, want %s: what browsers escape makes no difference", got, want)
+	}
 	for _, address := range []string{"https://mcp.example.com/sse/?a=1&token=x", "https://mcp.example.com/other?a=1&token=x",
 		"http://mcp.example.com/sse?a=1&token=x", "https://mcp.example.com:444/sse?a=1&token=x", "https://mcp.example.com/sse?a=2&token=x",
 		"https://mcp.example.com/sse?a=1&tokens=x"} {

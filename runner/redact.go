@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
 )
@@ -138,13 +139,26 @@ func maskedQuery(raw string) string {
 		pairs = append(pairs, pair{name, value})
 	}
 	if len(masked) == 0 {
-		return raw
+		return queryEscaped(raw)
 	}
 	parts := make([]string, len(pairs))
 	for i, p := range pairs {
 		parts[i] = formEscape(p.name) + "=" + formEscape(p.value)
 	}
 	return strings.Join(parts, "&")
+}
+
+// queryEscaped is a query as browsers send it: what may not be in an address is escaped, all else stays as it is.
+func queryEscaped(raw string) string {
+	var b strings.Builder
+	for _, c := range []byte(raw) {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"'<>`, c) >= 0 {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // unescape reads form encoding and leaves alone what is none.

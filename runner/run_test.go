@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"runtime"
 	"slices"
 	"strings"
@@ -199,6 +201,29 @@ func TestR47RequestOptions(t *testing.T) {
 	wantLines(t, "repeated input", b.input(4), "user Go.", "function_call a", "function_call_output a f done")
 }
 
+// A request that is sent on to another place arrives there whole.
+func TestR47Redirect(t *testing.T) {
+	var got string
+	mux := http.NewServeMux()
+	mux.HandleFunc("/responses", func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		http.Redirect(w, r, "/moved", http.StatusTemporaryRedirect)
+	})
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = string(body)
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, completed(said("m")))
+	})
+	b := newBench(t)
+	b.server.Config.Handler = mux
+	_, err := b.run("Go.", runner.Options{})
+	wantOK(t, err)
+	if !contains(got, `"input":[{"content":"Go.","role":"user"}]`) {
+		t.Errorf("got the body %q, want the whole request", got)
+	}
+}
+
 func TestR48Store(t *testing.T) {
 	for store, ok := range map[string]bool{"": true, `,"store":true`: true, `,"store":null`: true, `,"store":false`: false} {
 		b := newBench(t, answers(said("m")))
@@ -236,7 +261,6 @@ func TestR49Usage(t *testing.T) {
 }
 
 func TestR50Safety(t *testing.T) {
-	before := runtime.NumGoroutine()
 	b := newBench(t, answers(fc("a")), answers(said("m")))
 	f := b.function("f")
 	f.Execute = func(context.Context, map[string]any) (runner.Output, error) { panic("secret-text") }
@@ -281,15 +305,25 @@ func TestR50Safety(t *testing.T) {
 		}
 	}
 
-	for range 100 { // connections of the benches close in their own time
-		if runtime.NumGoroutine() <= before+2 {
-			return
-		}
-		b.server.CloseClientConnections()
-		time.Sleep(10 * time.Millisecond)
+	// A run that is cancelled while an independent function runs waits for it.
+	b = newBench(t, streamed(fc("a")))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f = b.function("f")
+	f.Independent = true
+	f.Execute = func(context.Context, map[string]any) (runner.Output, error) {
+		cancel()
+		time.Sleep(20 * time.Millisecond)
+		return output("x"), nil
 	}
-	if got := runtime.NumGoroutine(); got > before+20 {
-		t.Errorf("got %d goroutines, want about the %d from before", got, before)
+	_, err = b.runner(runner.Registration{Functions: []runner.Function{f}}).Run(ctx, b.client(), request("Go."), eager)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want it cancelled", err)
+	}
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	if left := strings.Count(string(stacks), "deskagent/runner.("); left > 0 {
+		t.Errorf("got %d frames of the runner after all runs have ended, want none: %s", left, stacks)
 	}
 }
 

@@ -2,6 +2,8 @@ package runner_test
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +68,31 @@ func TestR25Streaming(t *testing.T) {
 	b = newBench(t, streamed(fc("a")))
 	_, err = b.run("Go.", runner.Options{Stream: true, OnEvent: func(context.Context, responses.ResponseStreamEventUnion) error { return errRaised }})
 	wantReason(t, err, runner.ReasonFailed, nil, nil)
+}
+
+// The stream is closed before its turn is shown, even if the server would go on.
+func TestR25StreamIsClosed(t *testing.T) {
+	closed := make(chan struct{})
+	b := newBench(t)
+	b.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, streamed(said("m")).body)
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+			close(closed)
+		case <-time.After(5 * time.Second):
+		}
+	})
+	for _, err := range b.runner(runner.Registration{}).Iterate(t.Context(), b.client(), request("Go."), runner.Options{Stream: true}) {
+		wantOK(t, err)
+		select {
+		case <-closed:
+		case <-time.After(3 * time.Second):
+			t.Error("the stream is open while the turn is shown")
+		}
+	}
 }
 
 var eager = runner.Options{Stream: true, Eager: true}

@@ -51,13 +51,18 @@ func TestR30Iterate(t *testing.T) {
 
 	b = newBench(t, answers(fc("a")), answers(fc("a")))
 	var shown []int
-	for turn, err := range b.runner(runner.Registration{}).Iterate(t.Context(), b.client(), request("Go."), runner.Options{}) {
+	r = b.runner(runner.Registration{})
+	for turn, err := range r.Iterate(t.Context(), b.client(), request("Go."), runner.Options{}) {
 		if err != nil {
 			if turn != nil {
 				t.Error("got a turn with the error")
 			}
 			wantReason(t, err, runner.ReasonInvalidResponse, []string{"a"}, []string{"a"})
 			shown = append(shown, -1)
+			// The run is over by now.
+			if _, err := r.Run(t.Context(), b.client(), request("Go."), runner.Options{MaxSteps: -1}); errors.Is(err, runner.ErrBusy) {
+				t.Error("a run started on hearing of the error: got ErrBusy")
+			}
 			continue
 		}
 		shown = append(shown, turn.Step)
