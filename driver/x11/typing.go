@@ -24,8 +24,8 @@ const (
 	// unheard is how long a program that does not answer pings is given to read a stride. Slow ones read a character
 	// in half a millisecond, and so stay ahead.
 	unheard = 60 * time.Millisecond
-	// farewell is how long such a program is given at the end of an action. It costs little there, and a program that does
-	// not get to run for so long takes a shortcut for a letter.
+	// farewell is how long such a program is given before a keycode loses its meaning. That is seldom, and a program that
+	// has not come to run by then takes letters for others, and a shortcut for a letter.
 	farewell = 4 * unheard
 	// patience is how long a program that does answer may take. It may have to draw all that it has read.
 	patience = 5 * time.Second
@@ -165,7 +165,7 @@ func (k *desk) liftLocks(state xkb.State) error {
 // rebind gives keycodes new meanings, when the program has read all that had the old ones.
 func (k *desk) rebind(ctx context.Context, bindings []keyboard.Binding) error {
 	if len(bindings) > 0 && len(k.keymap.bound) > 0 {
-		if err := k.untilRead(ctx, unheard); err != nil {
+		if err := k.untilRead(ctx, farewell); err != nil {
 			return err
 		}
 	}
@@ -195,7 +195,7 @@ func (k *desk) bind(ctx context.Context, bindings []keyboard.Binding) (err error
 		}
 	}
 	if inUse { // The program may have presses of it still to read.
-		if err := k.untilRead(ctx, unheard); err != nil {
+		if err := k.untilRead(ctx, farewell); err != nil {
 			return err
 		}
 	}
@@ -203,7 +203,12 @@ func (k *desk) bind(ctx context.Context, bindings []keyboard.Binding) (err error
 		return err
 	}
 	k.keymap.bound = k.hands.ward.State().Bound
-	return keyboard.Bind(k.keymap.xkb, bindings)
+	if err := keyboard.Bind(k.keymap.xkb, bindings); err != nil {
+		return err
+	}
+	// Chromium fetches the new map a moment after it was told of it, and takes what it reads before that by the old one.
+	_, err = k.caughtUp(ctx)
+	return err
 }
 
 // untilRead waits until the program has read what it was sent, after which keycodes may change their meaning; one that does
@@ -212,13 +217,18 @@ func (k *desk) untilRead(ctx context.Context, silent time.Duration) error {
 	if err := k.hands.sink.Sync(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("there was no answer for %v", patience))
-	defer cancel()
-	answered, err := k.keymap.focus.Caught(ctx, k.keymap.reader)
+	answered, err := k.caughtUp(ctx)
 	if err == nil && !answered {
 		err = sleep(ctx, silent)
 	}
 	return err
+}
+
+// caughtUp waits until the program has come to what it was sent, and reports whether it is one that says so.
+func (k *desk) caughtUp(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("there was no answer for %v", patience))
+	defer cancel()
+	return k.keymap.focus.Caught(ctx, k.keymap.reader)
 }
 
 // putBack undoes at the end of an action, when nothing is down any more, what it did to the keyboard.

@@ -43,9 +43,10 @@
 // What else the map lacks, be it F13 or a character of another script, is put on keycodes that mean nothing, for the time
 // of the action: a text takes any Unicode characters but control characters, of which there are only newline, for
 // Return, and tab. The clipboard is not touched, unless [Options].Paste says so. Keycodes get another meaning, and
-// lose it again, only when the program has read what was typed with it, by its answer to a ping, or after 60ms, and 240ms
-// at the end, if it is of those that do not answer. A program that answers pings but does not come to that one within 5s is an error.
-// Caps Lock, and whatever else is locked but for Num Lock, is lifted while text is typed.
+// lose it again, only when the program has read what was typed with it, by its answer to a ping, or after 240ms if it
+// is of those that do not answer; such a program is also given 60ms for every 64 characters. A program that answers
+// pings but does not come to one within 5s is an error. Caps Lock, and whatever else is locked but for Num Lock, is
+// lifted while text is typed.
 //
 // Text needs a window that has the focus, and is typed only as long as that does not change; the error says how far
 // it came.
