@@ -33,9 +33,10 @@ const (
 	Allow Decision = true
 )
 
-// A Request is one question. It is a copy: changing it changes nothing else.
+// A Request is one question: about Checks, about an Action or about a Tool. It is a copy: changing it changes nothing
+// else.
 type Request struct {
-	// CallID is the id of the model's call that the question is about.
+	// CallID is the id of the model's call, or approval request, that the question is about.
 	CallID string
 	// Call is the whole call, as JSON in the API's form.
 	Call json.RawMessage
@@ -47,6 +48,25 @@ type Request struct {
 	// Shown is the same action as the model put it, in the space of the picture it saw; nil when the two spaces
 	// are the same.
 	Shown driver.Action
+	// Tool is a call of a tool on an MCP server, which the API makes, not this machine; otherwise nil.
+	Tool *ToolCall
+}
+
+// A ToolCall is what an MCP server would be asked to do.
+type ToolCall struct {
+	Server    string // its label
+	Name      string // of the tool
+	Arguments string // JSON, as the model wrote it
+}
+
+// subjects is how many things r is about, of which there may be one.
+func (r Request) subjects() (n int) {
+	for _, about := range []bool{r.Action != nil, len(r.Checks) > 0, r.Tool != nil} {
+		if about {
+			n++
+		}
+	}
+	return n
 }
 
 // A SafetyCheck is a warning that the API raised about a call.
@@ -97,6 +117,9 @@ func (r Request) clone() Request {
 	if r.Shown != nil {
 		r.Shown = driver.Clone(r.Shown)
 	}
+	if r.Tool != nil {
+		r.Tool = new(*r.Tool)
+	}
 	return r
 }
 
@@ -114,13 +137,13 @@ func (f Func) Approve(ctx context.Context, r Request) (Decision, error) {
 // DenyAll answers every question with no.
 var DenyAll Approver = Func(nil)
 
-// AllowActions allows every action, and denies whatever has pending safety checks: those are for a person, or
-// for an explicit choice such as AllowChecks.
+// AllowActions allows every action, and denies whatever has pending safety checks, and calls of tools elsewhere: those
+// are for a person, or for an explicit choice such as AllowChecks.
 var AllowActions Approver = Func(func(ctx context.Context, r Request) (Decision, error) {
 	if err := context.Cause(ctx); err != nil {
 		return Deny, err
 	}
-	return Decision(len(r.Checks) == 0 && r.Action != nil), nil
+	return Decision(r.Action != nil && r.subjects() == 1), nil
 })
 
 // AllowChecks acknowledges pending safety checks without asking, provided that every check of the question has one
@@ -137,7 +160,7 @@ func AllowChecks(next Approver, codes []string, log *slog.Logger) Approver {
 		if err := context.Cause(ctx); err != nil {
 			return Deny, err
 		}
-		if len(r.Checks) == 0 || r.Action != nil || slices.ContainsFunc(r.Checks, uncovered) {
+		if len(r.Checks) == 0 || r.subjects() > 1 || slices.ContainsFunc(r.Checks, uncovered) {
 			return Ask(ctx, next, r)
 		}
 		for _, c := range r.Checks {

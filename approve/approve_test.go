@@ -21,6 +21,7 @@ var (
 		{ID: "sc_1", Code: "malicious_instructions", Message: "The page asks for a password."},
 		{ID: "sc_2", Code: "irrelevant_domain"},
 	}}
+	tool = approve.Request{CallID: "mcpr_1", Tool: &approve.ToolCall{Server: "mail", Name: "send", Arguments: `{"to":"me"}`}}
 )
 
 func answer(d approve.Decision, err error) approve.Approver {
@@ -90,6 +91,7 @@ func TestAskGivesACopy(t *testing.T) {
 			Checks: []approve.SafetyCheck{{ID: "sc_1"}},
 			Action: driver.Click{Keys: []string{"CTRL"}},
 			Shown:  driver.Drag{Path: []image.Point{{X: 1}}},
+			Tool:   &approve.ToolCall{Name: "send"},
 		}
 	}
 	r := request()
@@ -97,6 +99,7 @@ func TestAskGivesACopy(t *testing.T) {
 		r.Call[0], r.Checks[0].ID = 'x', "x"
 		r.Action.(driver.Click).Keys[0] = "x"
 		r.Shown.(driver.Drag).Path[0].X = 9
+		r.Tool.Name = "x"
 		return approve.Allow, nil
 	}), r)
 	if want := request(); !reflect.DeepEqual(r, want) {
@@ -123,6 +126,14 @@ func TestA4(t *testing.T) {
 	unnamed := approve.Request{Checks: []approve.SafetyCheck{{ID: "sc_1"}}}
 	if got, err := approve.Ask(t.Context(), approve.AllowChecks(nil, []string{""}, nil), unnamed); got != approve.Deny || err != nil {
 		t.Errorf("check without a code: got %v, %v, want a no", got, err)
+	}
+	codes := []string{"malicious_instructions", "irrelevant_domain"}
+	for name, a := range map[string]approve.Approver{"actions": approve.AllowActions, "checks": approve.AllowChecks(approve.AllowActions, codes, nil)} {
+		for _, r := range []approve.Request{tool, {Action: click.Action, Tool: tool.Tool}, {Checks: checks.Checks, Tool: tool.Tool}} {
+			if got, err := approve.Ask(t.Context(), a, r); got != approve.Deny || err != nil {
+				t.Errorf("%s allowed, %+v: got %v, %v, want a no", name, r, got, err)
+			}
+		}
 	}
 	both := checks
 	both.Action = click.Action

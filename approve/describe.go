@@ -14,7 +14,7 @@ import (
 )
 
 // Describe says what r asks for, in words that go on after "the model wants to": one line, and indented ones below
-// it where the text to be typed is long or there are safety checks to show. Points and distances are in pixels of
+// it where the text to be typed, or the arguments of a tool, are long or there are safety checks to show. Points and distances are in pixels of
 // the screen, and of the picture where r.Shown is given.
 //
 // The lines hold no control character and nothing invisible. Text from outside is in Go string literals, shown
@@ -23,6 +23,10 @@ import (
 func Describe(r Request) []string {
 	if len(r.Checks) > 0 {
 		return describeChecks(r)
+	}
+	if r.Tool != nil {
+		return withText(fmt.Sprintf("call the tool %s of the MCP server %s with:", strconv.QuoteToASCII(r.Tool.Name),
+			strconv.QuoteToASCII(r.Tool.Server)), r.Tool.Arguments)
 	}
 	return describeAction(r.Action, r.Shown)
 }

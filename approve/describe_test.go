@@ -77,6 +77,9 @@ func TestDescribe(t *testing.T) {
 		{name: "marks", r: approve.Request{Action: driver.Type{Text: "\u0301e\u0301 \u0301o\u0302\u0301\u0327\u0327x\u20dd"}},
 			want: []string{`type 12 characters: "\u0301` + "e\u0301" + ` \u0301` + "o\u0302\u0301" + `\u0327\u0327x\u20dd"`}},
 		{name: "other scripts", r: approve.Request{Action: driver.Type{Text: "Привет 世界 🎉 नमस्ते"}}, want: []string{`type 18 characters: "Привет 世界 🎉 नमस्ते"`}},
+		{name: "tool", r: tool, want: []string{`call the tool "send" of the MCP server "mail" with: "{\"to\":\"me\"}"`}},
+		{name: "tool with controls", r: approve.Request{Tool: &approve.ToolCall{Server: "a\x1bb", Name: "é\u202e"}},
+			want: []string{`call the tool "\u00e9\u202e" of the MCP server "a\x1bb" with: ""`}},
 		{name: "lines", r: approve.Request{Action: driver.Type{Text: "a\n\nb\n"}}, want: []string{"type 5 characters:", `  "a\n"`, `  "\n"`, `  "b\n"`}},
 		{name: "long", r: approve.Request{Action: driver.Type{Text: strings.Repeat("x", 145)}},
 			want: []string{"type 145 characters:", `  "` + strings.Repeat("x", 72) + `"`, `  "` + strings.Repeat("x", 72) + `"`, `  "x"`}},
@@ -118,6 +121,7 @@ func FuzzDescribe(f *testing.F) {
 			approve.Describe(approve.Request{Action: driver.Keypress{Keys: []string{s}}}),
 			approve.Describe(approve.Request{Action: driver.Move{Keys: []string{s, s}}}),
 			approve.Describe(approve.Request{Checks: []approve.SafetyCheck{{ID: s, Code: s, Message: s}}, CallID: s, Call: []byte(s)}),
+			approve.Describe(approve.Request{Tool: &approve.ToolCall{Server: s, Name: s, Arguments: s}}),
 			approve.Describe(approve.Request{Checks: []approve.SafetyCheck{{}}, Call: []byte(`{"actions":[` + strconv.Quote(s) + `,` + s + `]}`)}),
 		) {
 			if !utf8.ValidString(line) {

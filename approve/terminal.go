@@ -30,6 +30,14 @@ type TTY interface {
 	DiscardInput() error
 }
 
+// A Typist is a TTY that can tell what was typed without waiting for more.
+type Typist interface {
+	TTY
+	// Typed returns what was typed and has not been read, as far as the terminal gives it out: in line mode, whole
+	// lines. It returns nothing to a process in the background, which would be stopped if it read.
+	Typed() ([]byte, error)
+}
+
 // A Terminal is an Approver that asks the person at a terminal. It shows what [Describe] says and takes a line with
 // one letter, in either case, for the answer:
 //
@@ -38,9 +46,9 @@ type TTY interface {
 //	a  yes, and yes to every action of this kind as long as the Terminal is open
 //	q  no, and no to everything as long as the Terminal is open
 //
-// For safety checks there is no a, and an earlier a does not cover them. Lines that are none of these are asked
+// For safety checks and tools there is no a, and an earlier a does not cover them. Lines that are none of these are asked
 // about again; after three of them the answer is a no, with an error. So it is after the end of input, a fault of the
-// terminal and the time-out. What was typed before the question was shown is discarded.
+// terminal and the time-out. What was typed before the question was shown is no answer: [Terminal.Typed] has it.
 //
 // The terminal stays in the mode it is in, so line editing works and there is nothing to restore.
 //
@@ -52,6 +60,7 @@ type Terminal struct {
 	turn    chan struct{} // full while someone asks; guards what follows
 	always  map[driver.Kind]bool
 	refused bool // q was the answer to a question
+	typed   []string
 }
 
 // OpenTerminal returns a Terminal for opts, nil for the defaults. It is an error when there is no terminal, and
@@ -81,10 +90,45 @@ func OpenTerminal(opts *TerminalOptions) (*Terminal, error) {
 // Close closes the terminal. A question that is being asked is answered with no and an error.
 func (t *Terminal) Close() error { return t.tty.Close() }
 
+// Typed returns the lines that were typed while no question was open, and that it has not returned before, without
+// waiting for any: what a person says unasked. Blank lines are left out, and lines of a single letter, which were meant
+// for a question that was not there yet. So is a line that was not finished when a question was shown. Where the TTY is
+// no [Typist], and while a question is open, there are none.
+func (t *Terminal) Typed() ([]string, error) {
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	default:
+		return nil, nil
+	}
+	err := t.collect()
+	typed := t.typed
+	t.typed = nil
+	if err != nil {
+		err = fmt.Errorf("reading what was typed on the terminal: %w", err)
+	}
+	return typed, err
+}
+
+// collect takes in the lines that were typed so far.
+func (t *Terminal) collect() error {
+	tty, ok := t.tty.(Typist)
+	if !ok {
+		return nil
+	}
+	typed, err := tty.Typed()
+	for line := range strings.FieldsFuncSeq(string(typed), func(r rune) bool { return r == '\r' || r == '\n' }) {
+		if line = strings.TrimSpace(line); len(line) > 1 {
+			t.typed = append(t.typed, line)
+		}
+	}
+	return err
+}
+
 // Approve asks about r, unless an earlier a or q has answered it.
 func (t *Terminal) Approve(ctx context.Context, r Request) (Decision, error) {
-	if (r.Action == nil) == (len(r.Checks) == 0) {
-		return Deny, fmt.Errorf("asking about call %q: want either an action or safety checks", r.CallID)
+	if r.subjects() != 1 {
+		return Deny, fmt.Errorf("asking about call %q: want an action, safety checks or a tool, one of them", r.CallID)
 	}
 	select {
 	case t.turn <- struct{}{}:
@@ -121,6 +165,9 @@ func (t *Terminal) Approve(ctx context.Context, r Request) (Decision, error) {
 func (t *Terminal) ask(ctx context.Context, r Request) (answer string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout, fmt.Errorf("no answer within %v", t.timeout))
 	defer cancel()
+	if err := t.collect(); err != nil { // before it is discarded
+		return "", err
+	}
 	if err := t.tty.SetDeadline(time.Time{}); err != nil {
 		return "", err
 	}
@@ -173,6 +220,9 @@ func (t *Terminal) ask(ctx context.Context, r Request) (answer string, err error
 
 // offer returns the last line of the question about r and the letters that answer it.
 func offer(r Request) (question, letters string) {
+	if r.Tool != nil {
+		return "Allow it? y = yes, n = no, q = no to everything: ", "ynq"
+	}
 	if len(r.Checks) > 0 {
 		return "Go on? y = yes, n = no, q = no to everything: ", "ynq"
 	}

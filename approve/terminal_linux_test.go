@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -419,5 +420,64 @@ func TestControllingTerminal(t *testing.T) {
 	}
 	if got, want := stdout.String(), "true <nil>\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Lines that are typed between questions are told unasked, in order, and are never an answer (row Z7 of the field cases).
+func TestTyped(t *testing.T) {
+	p := newPerson(t)
+	// Only a terminal that the process is in the foreground of is read; here that is made up.
+	tty, err := openTTY(p.near.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := OpenTerminal(&TerminalOptions{TTY: foreground{tty.(ttyFile)}, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	check := func(want ...string) {
+		t.Helper()
+		if got, err := terminal.Typed(); err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	}
+	check()
+	p.types("use the other file\n\n y \nand\tthen sa")
+	p.sees("and")
+	check("use the other file")
+	p.types("ve\n")
+	p.sees("ve")
+	answer := ask(t.Context(), terminal, click)
+	p.sees(actionQuestion)
+	check() // a question is open
+	p.types("n\n")
+	if got := <-answer; got.d != Deny || got.err != nil {
+		t.Errorf("got %+v, want a no", got)
+	}
+	check("and\tthen save")
+	check()
+}
+
+// foreground is a terminal that is read whatever process group it belongs to.
+type foreground struct{ ttyFile }
+
+func (t foreground) Typed() (typed []byte, err error) {
+	conn, err := t.SyscallConn() // Fd would make it block
+	if err != nil {
+		return nil, err
+	}
+	controlErr := conn.Control(func(fd uintptr) { typed, err = drain(int(fd)) })
+	return typed, errors.Join(err, controlErr)
+}
+
+// A process in the background is not stopped by looking for what was typed.
+func TestTypedInTheBackground(t *testing.T) {
+	p := newPerson(t)
+	terminal := p.terminal(time.Minute)
+	p.types("for somebody else\n")
+	p.sees("else")
+	if got, err := terminal.Typed(); got != nil || err != nil {
+		t.Errorf("got %q, %v, want nothing", got, err)
 	}
 }

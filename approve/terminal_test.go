@@ -124,9 +124,12 @@ func TestTerminalRefuses(t *testing.T) {
 	terminal, _ := open(t, 0)
 	both := checks
 	both.Action = click.Action
-	for _, r := range []approve.Request{{CallID: "call_1"}, both} {
+	withTool := tool
+	withTool.CallID = click.CallID
+	withTool.Action = click.Action
+	for _, r := range []approve.Request{{CallID: "call_1"}, both, withTool} {
 		got, err := approve.Ask(t.Context(), terminal, r)
-		if want := `asking about call "call_1": want either an action or safety checks`; got != approve.Deny || err == nil || err.Error() != want {
+		if want := `asking about call "call_1": want an action, safety checks or a tool, one of them`; got != approve.Deny || err == nil || err.Error() != want {
 			t.Errorf("got %v, %v, want a no, %s", got, err, want)
 		}
 	}
