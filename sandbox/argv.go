@@ -93,9 +93,9 @@ func quiet(value string) []string {
 	return append(flags, "--env", "no_proxy=", "--env", "NO_PROXY=")
 }
 
-// desktopArgs are the arguments of docker that create the desktop's container.
+// desktopArgs are the arguments of docker that create and start the desktop's container.
 func desktopArgs(c container) []string {
-	args := []string{"create", "--name", desktopName(c.name) + suffixStarting, "--hostname", c.name}
+	args := []string{"run", "--detach", "--name", desktopName(c.name) + suffixStarting, "--hostname", c.name}
 	args = append(args, c.labels(roleDesktop)...)
 	args = append(args, hardened(c.seccomp)...)
 	args = append(args,

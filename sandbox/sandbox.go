@@ -180,9 +180,6 @@ func (s *Sandbox) start(ctx context.Context, c container) error {
 	if _, err := e.docker(ctx, desktopArgs(c)...); err != nil {
 		return err
 	}
-	if _, err := e.docker(ctx, "start", starting); err != nil {
-		return err
-	}
 	plan, err := e.plan(ctx, c)
 	if err != nil {
 		return err

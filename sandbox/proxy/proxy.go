@@ -34,12 +34,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -145,8 +145,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			target = net.JoinHostPort(r.URL.Hostname(), "80")
 		}
 		if p.allowed(w, r, target) {
-			p.audit.Info("allow", "method", r.Method, "target", target, "client", r.RemoteAddr)
-			p.forward.ServeHTTP(w, r)
+			connected := func(info httptrace.GotConnInfo) {
+				p.audit.Info("allow", "method", r.Method, "target", target, "address", info.Conn.RemoteAddr().String(), "client", r.RemoteAddr)
+			}
+			p.forward.ServeHTTP(w, r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: connected})))
 		}
 	}
 }
@@ -211,12 +213,15 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 		outside.Close()
 	})
 	defer stop()
-	var up, down atomic.Int64
+	// The server has read the first words ahead, if they came early. Its reader is good for no more than those: at the
+	// end of the input it would cancel the request's context.
+	early := io.LimitReader(buffered, int64(buffered.Reader.Buffered()))
+	var up, down int64
 	var both sync.WaitGroup
-	both.Go(func() { up.Store(pass(outside, buffered)) })
-	both.Go(func() { down.Store(pass(inside, outside)) })
+	both.Go(func() { up = pass(outside, io.MultiReader(early, inside)) })
+	both.Go(func() { down = pass(inside, outside) })
 	both.Wait()
-	p.audit.Info("end", "target", rule.String(), "client", r.RemoteAddr, "up", up.Load(), "down", down.Load(), "seconds", time.Since(begin).Seconds())
+	p.audit.Info("end", "target", rule.String(), "client", r.RemoteAddr, "up", up, "down", down, "seconds", time.Since(begin).Seconds())
 }
 
 // pass copies until the source ends, and hands on the end. After an error in one direction nothing useful can happen

@@ -9,8 +9,8 @@
 //
 // # What cannot be seen
 //
-// A filter that lets packets out but no answer in looks like one that blocks. The routes are looked at for that: a
-// guest without a default route sends nothing to anywhere but its own network.
+// A filter that lets packets out but no answer in looks like one that blocks. So the last thing looked at is the
+// default route: there has to be none, or one by a gateway that nobody answers for, so that no packet leaves.
 package selftest
 
 import (
@@ -85,8 +85,8 @@ func (r Report) Failed() []Finding {
 }
 
 // silence is how long an answer may take before the other side counts as not reached. What is near answers within a
-// millisecond.
-const silence = 600 * time.Millisecond
+// millisecond, a name server outside within some hundred.
+const silence = 750 * time.Millisecond
 
 // ports are where the neighbours are tried. Which ones hardly matters, as refusals count; a firewall that drops the
 // rest is likely to leave one of these open. 2375 is the Docker engine's.
@@ -94,7 +94,7 @@ var ports = []string{"22", "53", "80", "443", "2375"}
 
 // Run tries all of the plan at once, and what needs no plan. It returns within a few seconds.
 func Run(ctx context.Context, plan Plan) Report {
-	tries := []func() Finding{controlOpen, controlClosed, interfaces, routes}
+	tries := []func() Finding{controlOpen, controlClosed, interfaces}
 	tries = append(tries, confinement()...)
 	add := func(name, target string, try func(ctx context.Context, target string) (blocked bool, detail string)) {
 		tries = append(tries, func() Finding {
@@ -144,7 +144,7 @@ func Run(ctx context.Context, plan Plan) Report {
 		all.Go(func() { report[i] = try() })
 	}
 	all.Wait()
-	return report
+	return append(report, wayOut())
 }
 
 // controlOpen and controlClosed make sure that what can be reached is seen as that.
@@ -225,7 +225,7 @@ func judge(err error) (bool, string) {
 }
 
 func blockedName(ctx context.Context, name string) (bool, string) {
-	ctx, cancel := context.WithTimeout(ctx, 2*silence)
+	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
 	addrs, err := (&net.Resolver{PreferGo: true}).LookupHost(ctx, name)
 	if err == nil {
@@ -258,30 +258,58 @@ func noIPv6(addrs []net.Addr) (bool, string) {
 	return ok, strings.Join(all, " ")
 }
 
-// routes looks for a default route.
-func routes() Finding {
-	f := Finding{Name: "no default route", Target: "/proc/net/route"}
-	table, err := os.ReadFile("/proc/net/route")
+// wayOut looks for a default route that leads anywhere. Engines give internal networks one, by a gateway that is not
+// there; the kernel has looked for that one when the other tries are over.
+func wayOut() Finding {
+	f := Finding{Name: "no way out", Target: "default route"}
+	routes, err := os.ReadFile("/proc/net/route")
 	if err != nil {
 		f.Detail = err.Error()
 		return f
 	}
-	f.OK, f.Detail = noDefaultRoute(string(table))
+	neighbours, err := os.ReadFile("/proc/net/arp")
+	if err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	f.OK, f.Detail = noWayOut(string(routes), string(neighbours))
 	return f
 }
 
-func noDefaultRoute(table string) (bool, string) {
-	n := 0
-	for line := range strings.Lines(table) {
+// noWayOut reads the kernel's tables of routes and of neighbours (proc(5)).
+func noWayOut(routes, neighbours string) (bool, string) {
+	detail := "none"
+	for line := range strings.Lines(routes) {
 		fields := strings.Fields(line)
-		if len(fields) < 3 || fields[0] == "Iface" {
+		if len(fields) < 3 || fields[1] != "00000000" {
 			continue
 		}
-		if n++; fields[1] == "00000000" {
-			return false, "there is one, by " + fields[0]
+		number, err := strconv.ParseUint(fields[2], 16, 32)
+		if err != nil || number == 0 {
+			return false, "by " + fields[0] + ", without a gateway"
+		}
+		var octets [4]byte
+		binary.NativeEndian.PutUint32(octets[:], uint32(number)) // the table has network order, read as a number
+		gateway := netip.AddrFrom4(octets).String()
+		switch found, answers := neighbour(neighbours, gateway); {
+		case !found:
+			return false, "by " + gateway + ", of which the kernel knows nothing"
+		case answers:
+			return false, "by " + gateway + ", which is there"
+		}
+		detail = "by " + gateway + ", which is not there"
+	}
+	return true, detail
+}
+
+// neighbour tells whether the kernel has looked for the hardware address of addr, and whether it has found it.
+func neighbour(table, addr string) (found, answers bool) {
+	for line := range strings.Lines(table) {
+		if fields := strings.Fields(line); len(fields) >= 4 && fields[0] == addr {
+			return true, fields[2] != "0x0"
 		}
 	}
-	return true, strconv.Itoa(n) + " routes, none of them"
+	return false, false
 }
 
 // connect asks the proxy for a tunnel and returns the status of its answer. A proxy that has only just been started is
@@ -341,7 +369,7 @@ func blockedDNS(ctx context.Context, server, name string, kind uint16) (bool, st
 		return judge(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(2 * silence))
+	conn.SetDeadline(time.Now().Add(silence))
 	if _, err := conn.Write(question(name, kind)); err != nil {
 		return judge(err)
 	}
