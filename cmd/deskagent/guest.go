@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deskagent/deskagent/sandbox/desktop"
-	"github.com/deskagent/deskagent/sandbox/selftest"
 	"github.com/deskagent/deskagent/sandbox/proxy"
+	"github.com/deskagent/deskagent/sandbox/selftest"
 )
 
 const guestHelp = `What runs inside a sandbox. "deskagent sandbox" starts it there; there is no use for it by hand.`

@@ -15,11 +15,9 @@ package desktop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"image"
 	"io"
-	"io/fs"
 	"log"
 	"log/slog"
 	"os"
@@ -81,9 +79,9 @@ func Run(ctx context.Context, opts *Options) error {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	begin := time.Now()
-	if err := removeStale("/tmp/.X0-lock", "/tmp/.X11-unix/X0"); err != nil {
-		return err
-	}
+	// A server that is started like this tells its number when it is ready; it neither writes a lock file nor believes
+	// one, so what a killed server left does no harm. The process number in there is likely to be taken again in a
+	// container that is started anew (row D1 of the field cases).
 	server, err := xvfb.Start(ctx, &xvfb.Options{Width: o.Screen.X, Height: o.Screen.Y, Args: []string{Display}})
 	if err != nil {
 		return interrupted(ctx, err)
@@ -107,8 +105,13 @@ func Run(ctx context.Context, opts *Options) error {
 		case <-ctx.Done():
 			return nil
 		case <-server.Done():
-			return interrupted(ctx, errors.New("the X server has ended by itself"))
+			return interrupted(ctx, fmt.Errorf("the X server has ended by itself: %v", server.Err()))
 		case <-manager.Done():
+			select {
+			case <-server.Done(): // so the window manager had to end, and may be noticed first
+				return interrupted(ctx, fmt.Errorf("the X server has ended by itself: %v", server.Err()))
+			case <-time.After(time.Second):
+			}
 			return interrupted(ctx, fmt.Errorf("the window manager has ended by itself: %v", manager.Err()))
 		}
 	}
@@ -120,18 +123,6 @@ func interrupted(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
-}
-
-// removeStale removes what an X server leaves behind that was killed. Nobody but this program starts one on the guest's
-// display, and it starts before any other, so what is there is stale; a server would believe the process id in a lock
-// file, which after a restart is likely to be that of something else (row D1 of the field cases).
-func removeStale(paths ...string) error {
-	for _, path := range paths {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing what a killed X server left: %w", err)
-		}
-	}
-	return nil
 }
 
 // prepare waits for the window manager, paints the background, has the driver take a picture, and sets the mark.
