@@ -46,7 +46,7 @@ type Engine struct {
 // New makes an Engine. Nothing is started or asked yet.
 func New(c *Config) *Engine {
 	e := &Engine{argv: []string{"docker"}, progress: func(string) {}}
-	if c != nil && c.Docker != nil {
+	if c != nil && len(c.Docker) > 0 {
 		e.argv = slices.Clone(c.Docker)
 	}
 	if c != nil && c.Progress != nil {
@@ -64,16 +64,19 @@ func (e *Engine) docker(ctx context.Context, args ...string) ([]byte, error) {
 func (e *Engine) dockerInput(ctx context.Context, input io.Reader, talk io.Writer, args ...string) ([]byte, error) {
 	var result bytes.Buffer
 	child, err := run.Start(ctx, e.Argv(args), &run.Options{Input: input, Output: talk, Result: &result})
-	if err != nil {
+	started := err == nil
+	if started {
+		err = child.Err()
+	}
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return result.Bytes(), nil
+	case cause != nil:
+		return nil, cause
+	case !started:
 		return nil, fmt.Errorf("%w: %w", ErrNoEngine, err)
 	}
-	if err := child.Err(); err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause
-		}
-		return result.Bytes(), err
-	}
-	return result.Bytes(), nil
+	return nil, err
 }
 
 // Argv is the whole command of a docker call with these arguments.

@@ -372,8 +372,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestD5 is row D5 of the field cases: the build fails, and says why, when something is missing. The check of the
-// Dockerfile runs again on top of the finished image, with something taken away or added.
+// TestD5 is row D5 of the field cases: the build fails, and says why, when something is missing. The check that is a
+// step of the Dockerfile runs again in the finished image, with something taken away or added.
 func TestD5(t *testing.T) {
 	_, image := engineForTest(t)
 	data, err := imageFiles.ReadFile("image/Dockerfile")
@@ -390,23 +390,14 @@ func TestD5(t *testing.T) {
 		{"no browser", "rm /usr/bin/chromium", "lacks chromium"},
 		{"no editor", "rm /usr/bin/mousepad", "lacks mousepad"},
 		{"no Chinese", "rm -r /usr/share/fonts/opentype/noto", "lacks a font for zh-cn"},
-		{"a broken browser", "printf '#!/bin/sh\\nexit 1\\n' >/usr/bin/chromium", "returned a non-zero code"},
+		{"a broken browser", "printf '#!/bin/sh\\necho broken; exit 1\\n' >/usr/bin/chromium", "broken"},
 		{"sudo", "ln -s /bin/true /usr/bin/sudo", "a way to become root"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tag := Repository + ":test-" + strings.ReplaceAll(strings.ReplaceAll(t.Name(), "/", "-"), "_", "-")
-			build := exec.Command("docker", "build", "--no-cache", "--tag", strings.ToLower(tag), "-")
-			build.Stdin = strings.NewReader("FROM " + image + "\nUSER root\nRUN " + tt.change + "\nRUN set -e;" + verify + "\n")
-			out, err := build.CombinedOutput()
-			if tt.want == "" {
-				if err != nil {
-					t.Errorf("got %v, want a build:\n%s", err, out)
-				}
-				docker(t, "image", "rm", strings.ToLower(tag))
-				return
-			}
-			if err == nil || !bytes.Contains(out, []byte(tt.want)) {
-				t.Errorf("got %v, want it to fail with %q:\n%s", err, tt.want, out)
+			out, err := tryDocker("run", "--rm", "--pull", "never", "--network", "none", "--user", "root", "--entrypoint", "sh", image,
+				"-c", tt.change+"\nset -e;"+verify)
+			if failed := err != nil; failed != (tt.want != "") || !strings.Contains(out, tt.want) {
+				t.Errorf("got %v, want %q:\n%s", err, tt.want, out)
 			}
 		})
 	}

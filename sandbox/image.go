@@ -92,7 +92,9 @@ func (e *Engine) hasImage(ctx context.Context, image string) (bool, error) {
 
 // buildArgs are the arguments of docker that build an image from a context on standard input.
 func buildArgs(image string) []string {
-	return []string{"build", "--tag", image, "--label", "deskagent.image=" + image, "-"}
+	return []string{"build", "--tag", image,
+		// The classic builder leaves the container of a step that failed.
+		"--force-rm", "-"}
 }
 
 // buildContext is the context as a tar file: the files of the folder image and the program, the same bytes for the same
