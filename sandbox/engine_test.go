@@ -223,11 +223,11 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
-// plain starts a desktop without any of the sandbox's flags, with a root that can be written, and stops its container
-// after the test. It is created, not started.
+// plain makes a container of the image without any of the sandbox's flags, and removes it after the test. It is not
+// started yet.
 func plain(t *testing.T, image string, flags ...string) (container string) {
 	t.Helper()
-	id := docker(t, slices.Concat([]string{"create", "--pull", "never", "--network", "none"}, flags, []string{image})...)
+	id := docker(t, slices.Concat([]string{"create", "--pull", "never"}, flags, []string{image})...)
 	t.Cleanup(func() { docker(t, "rm", "--force", id) })
 	return id
 }
@@ -274,7 +274,7 @@ func TestD1(t *testing.T) {
 	})
 	t.Run("stale lock", func(t *testing.T) {
 		t.Parallel()
-		container := plain(t, image)
+		container := plain(t, image, "--network", "none")
 		dir := t.TempDir()
 		docker(t, "start", container)
 		ready(t, container, "at first")
@@ -301,7 +301,7 @@ func TestD1(t *testing.T) {
 // there. The window manager is slow here, so the moment between can be seen.
 func TestD4(t *testing.T) {
 	_, image := engineForTest(t)
-	container := plain(t, image)
+	container := plain(t, image, "--network", "none")
 	slow := filepath.Join(t.TempDir(), "openbox")
 	if err := os.WriteFile(slow, []byte("#!/bin/sh\nsleep 2\nexec /usr/bin/openbox \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -328,7 +328,7 @@ func TestD4(t *testing.T) {
 // far it had come when that takes too long (row L7).
 func TestWaitsForReady(t *testing.T) {
 	e, image := engineForTest(t)
-	container := plain(t, image)
+	container := plain(t, image, "--network", "none")
 	slow := filepath.Join(t.TempDir(), "openbox")
 	if err := os.WriteFile(slow, []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
 		t.Fatal(err)
