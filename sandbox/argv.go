@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/deskagent/deskagent/sandbox/desktop"
 	"github.com/deskagent/deskagent/sandbox/proxy"
 )
 
@@ -17,6 +16,7 @@ const (
 	labelOwner   = "deskagent.owner"   // the process that made it, as owner.String writes it
 	labelStays   = "deskagent.stays"   // "true" when it is to outlive its owner
 	labelNet     = "deskagent.net"     // Net.String
+	labelStart   = "deskagent.start"   // by chance, the same for all that one start has made
 )
 
 const (
@@ -46,6 +46,7 @@ type container struct {
 	image   string
 	owner   owner
 	stays   bool
+	start   string // what tells this start from another one of the same name
 	net     Net
 	limits  Limits
 	seccomp string // path of the profile
@@ -60,6 +61,7 @@ func (c container) labels(role string) []string {
 		"--label", labelRole + "=" + role,
 		"--label", labelOwner + "=" + c.owner.String(),
 		"--label", labelNet + "=" + c.net.String(),
+		"--label", labelStart + "=" + c.start,
 	}
 	if c.stays {
 		labels = append(labels, "--label", labelStays+"=true")
@@ -181,7 +183,7 @@ func checkArgs(container string) []string {
 
 // listFormat has one line for a container, its fields apart by tabs, which none of them contains.
 var listFormat = strings.Join([]string{"{{.ID}}", "{{.Names}}", "{{.State}}", "{{.Status}}", "{{.Image}}",
-	label(labelSandbox), label(labelRole), label(labelOwner), label(labelStays), label(labelNet)}, "\t")
+	label(labelSandbox), label(labelRole), label(labelOwner), label(labelStays), label(labelNet), label(labelStart)}, "\t")
 
 func label(name string) string { return fmt.Sprintf("{{.Label %q}}", name) }
 
@@ -191,7 +193,7 @@ func listArgs() []string {
 
 func listNetworksArgs() []string {
 	return []string{"network", "ls", "--filter", "label=" + labelSandbox, "--format",
-		strings.Join([]string{"{{.Name}}", label(labelSandbox), label(labelOwner)}, "\t")}
+		strings.Join([]string{"{{.Name}}", label(labelSandbox), label(labelOwner), label(labelStart)}, "\t")}
 }
 
 // Net is what a guest may reach.
@@ -234,5 +236,10 @@ func (n Net) String() string {
 	return "allow=" + strings.Join(hosts, ",")
 }
 
-// serveArgv is the command that offers the driver of a guest on its standard input and output.
-func serveArgv() []string { return []string{"deskagent", "serve", "--display", desktop.Display} }
+// MarshalText and UnmarshalText read and write a Net as ParseNet does.
+func (n Net) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+
+func (n *Net) UnmarshalText(text []byte) (err error) {
+	*n, err = ParseNet(string(text))
+	return err
+}

@@ -16,7 +16,7 @@ func testContainer(t *testing.T, net string) container {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return container{name: "box", image: "img:1", owner: owner{"host", 7, "boot.9"}, net: n, limits: limits, seccomp: "/tmp/s.json",
+	return container{name: "box", image: "img:1", owner: owner{"host", 7, "boot.9"}, net: n, limits: limits, seccomp: "/tmp/s.json", start: "X",
 		screen: "1280x800", subnet: "172.18.0.0/16", egress: "bridge"}
 }
 
@@ -50,7 +50,8 @@ func TestDesktopArgs(t *testing.T) {
 		--log-driver json-file --log-opt max-size=4m --log-opt max-file=2 --stop-timeout 5`
 	check(t, desktopArgs(testContainer(t, "none")), words(
 		`run --detach --name deskagent-box.starting --hostname box
-		--label deskagent.sandbox=box --label deskagent.role=desktop --label deskagent.owner=host/7/boot.9 --label deskagent.net=none`,
+		--label deskagent.sandbox=box --label deskagent.role=desktop --label deskagent.owner=host/7/boot.9 --label deskagent.net=none
+		--label deskagent.start=X`,
 		hardening, limits,
 		`--network none
 		--env http_proxy= --env HTTP_PROXY= --env https_proxy= --env HTTPS_PROXY= --env ftp_proxy= --env FTP_PROXY=
@@ -61,7 +62,7 @@ func TestDesktopArgs(t *testing.T) {
 	check(t, desktopArgs(c), words(
 		`run --detach --name deskagent-box.starting --hostname box
 		--label deskagent.sandbox=box --label deskagent.role=desktop --label deskagent.owner=host/7/boot.9
-		--label deskagent.net=allow=example.com:443,10.0.0.1:80 --label deskagent.stays=true`,
+		--label deskagent.net=allow=example.com:443,10.0.0.1:80 --label deskagent.start=X --label deskagent.stays=true`,
 		hardening, limits,
 		`--network deskagent-box.net --dns 127.0.0.1 --dns-search .
 		--env http_proxy=http://proxy:3128 --env HTTP_PROXY=http://proxy:3128 --env https_proxy=http://proxy:3128
@@ -74,10 +75,10 @@ func TestProxyArgs(t *testing.T) {
 	c := testContainer(t, "allow=example.com,example.org:80")
 	check(t, networkArgs(c), words(`network create --driver bridge --internal --opt com.docker.network.bridge.inhibit_ipv4=true --ipv6=false
 		--label deskagent.sandbox=box --label deskagent.role=network --label deskagent.owner=host/7/boot.9
-		--label deskagent.net=allow=example.com:443,example.org:80 deskagent-box.net`))
+		--label deskagent.net=allow=example.com:443,example.org:80 --label deskagent.start=X deskagent-box.net`))
 	check(t, proxyArgs(c), words(`create --name deskagent-box.proxy --hostname proxy
 		--label deskagent.sandbox=box --label deskagent.role=proxy --label deskagent.owner=host/7/boot.9
-		--label deskagent.net=allow=example.com:443,example.org:80`, hardening,
+		--label deskagent.net=allow=example.com:443,example.org:80 --label deskagent.start=X`, hardening,
 		`--network bridge --pids-limit 64 --memory 128m --memory-swap 128m --cpus 1
 		--log-driver json-file --log-opt max-size=20m --log-opt max-file=3 --stop-timeout 2
 		--env http_proxy= --env HTTP_PROXY= --env https_proxy= --env HTTPS_PROXY= --env ftp_proxy= --env FTP_PROXY=
@@ -103,7 +104,7 @@ func TestNothingOfTheHost(t *testing.T) {
 
 func TestExecArgs(t *testing.T) {
 	s := &Sandbox{Name: "box", engine: New(&Config{Docker: []string{"docker", "--context", "far"}})}
-	check(t, s.ServeArgv(), words("docker --context far exec --interactive deskagent-box deskagent serve --display :0"))
+	check(t, s.ServeArgv(), words("docker --context far exec --interactive deskagent-box deskagent serve"))
 	check(t, s.ExecArgv(ExecOptions{Input: true, Terminal: true}, "bash"), words("docker --context far exec --interactive --tty deskagent-box bash"))
 	check(t, s.ExecArgv(ExecOptions{}, "-x"), words("docker --context far exec deskagent-box -x"))
 	check(t, checkArgs("c"), words("exec --interactive c deskagent guest check"))

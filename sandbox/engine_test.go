@@ -324,9 +324,9 @@ func TestD4(t *testing.T) {
 	}
 }
 
-// TestWaitsForReady is the host's side of row D4: the self-test ends when the desktop is ready, not before, and says how
-// far it had come when that takes too long (row L7).
-func TestWaitsForReady(t *testing.T) {
+// TestL7 is row L7 of the field cases, and the host's side of D4: the self-test does not end before the desktop is ready,
+// and a desktop that does not get there gives up and says how far it had come.
+func TestL7(t *testing.T) {
 	e, image := engineForTest(t)
 	container := plain(t, image, "--network", "none")
 	slow := filepath.Join(t.TempDir(), "openbox")
@@ -483,13 +483,42 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// TestSameName starts two sandboxes of one name at once: the one that is late goes without, and does no harm.
+func TestSameName(t *testing.T) {
+	e, image := engineForTest(t)
+	opts := &Options{Name: fmt.Sprintf("test-same-%d", os.Getpid()), Image: image}
+	sandboxes, errs := make([]*Sandbox, 2), make([]error, 2)
+	var both sync.WaitGroup
+	for i := range sandboxes {
+		both.Go(func() { sandboxes[i], errs[i] = e.Up(t.Context(), opts) })
+	}
+	both.Wait()
+	if (errs[0] == nil) == (errs[1] == nil) {
+		t.Errorf("got %v and %v, want one of them to be up", errs[0], errs[1])
+	}
+	for _, s := range sandboxes {
+		if s == nil {
+			continue
+		}
+		if _, err := s.Exec(t.Context(), "true"); err != nil {
+			t.Errorf("the one that is up has come to harm: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if rest := left(t, opts.Name); rest != "" {
+		t.Errorf("got %s left", rest)
+	}
+}
+
 // TestCancelled checks that nothing is left of a start that is interrupted.
 func TestCancelled(t *testing.T) {
-	e, image := engineForTest(t)
+	_, image := engineForTest(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	opts := &Options{Name: fmt.Sprintf("test-cancelled-%d", os.Getpid()), Image: image, Net: mustParseNet(t, "allow=example.com")}
-	e = New(&Config{Progress: func(step string) {
+	e := New(&Config{Progress: func(step string) {
 		if step == "testing its limits" {
 			cancel(enough)
 		}

@@ -32,13 +32,13 @@ const (
 
 // part is a container or a network of a sandbox.
 type part struct {
-	name          string // the engine's
-	sandbox, role string
-	state, status string
-	image, net    string
-	owner         owner
-	owned         bool // the label of the owner could be read
-	stays         bool
+	name              string // the engine's
+	sandbox, role     string
+	state, status     string
+	image, net, start string
+	owner             owner
+	owned             bool // the label of the owner could be read
+	stays             bool
 }
 
 // parts lists all that the engine has of sandboxes.
@@ -58,20 +58,20 @@ func parseParts(containers, networks string) ([]part, error) {
 	var parts []part
 	for line := range strings.Lines(containers) {
 		f := strings.Split(strings.TrimRight(line, "\r\n"), "\t")
-		if len(f) != 10 {
-			return nil, fmt.Errorf("listing sandboxes: %q: want 10 fields", line)
+		if len(f) != 11 {
+			return nil, fmt.Errorf("listing sandboxes: %q: want 11 fields", line)
 		}
-		p := part{name: f[1], state: f[2], status: f[3], image: f[4], sandbox: f[5], role: f[6], stays: f[8] == "true", net: f[9]}
+		p := part{name: f[1], state: f[2], status: f[3], image: f[4], sandbox: f[5], role: f[6], stays: f[8] == "true", net: f[9], start: f[10]}
 		o, err := parseOwner(f[7])
 		p.owner, p.owned = o, err == nil
 		parts = append(parts, p)
 	}
 	for line := range strings.Lines(networks) {
 		f := strings.Split(strings.TrimRight(line, "\r\n"), "\t")
-		if len(f) != 3 {
-			return nil, fmt.Errorf("listing networks of sandboxes: %q: want 3 fields", line)
+		if len(f) != 4 {
+			return nil, fmt.Errorf("listing networks of sandboxes: %q: want 4 fields", line)
 		}
-		p := part{name: f[0], role: roleNetwork, sandbox: f[1]}
+		p := part{name: f[0], role: roleNetwork, sandbox: f[1], start: f[3]}
 		o, err := parseOwner(f[2])
 		p.owner, p.owned = o, err == nil
 		parts = append(parts, p)
@@ -164,7 +164,7 @@ func (e *Engine) Down(ctx context.Context, name string) error {
 	if _, err := e.find(ctx, name); err != nil {
 		return err
 	}
-	return e.remove(ctx, name)
+	return e.remove(ctx, of(name))
 }
 
 // Reap removes what dead owners left and returns the names of the sandboxes.
@@ -176,7 +176,7 @@ func (e *Engine) Reap(ctx context.Context) ([]string, error) {
 	var reaped []string
 	for _, info := range list {
 		if info.Abandoned {
-			if err := e.remove(ctx, info.Name); err != nil {
+			if err := e.remove(ctx, of(info.Name)); err != nil {
 				return reaped, err
 			}
 			reaped = append(reaped, info.Name)
@@ -185,9 +185,12 @@ func (e *Engine) Reap(ctx context.Context) ([]string, error) {
 	return reaped, nil
 }
 
-// remove removes all parts of a sandbox: the containers, then the network that they were on. That somebody else removes
+// of matches the parts of the sandbox of a name.
+func of(name string) func(part) bool { return func(p part) bool { return p.sandbox == name } }
+
+// remove removes the parts that match: the containers, then the network that they were on. That somebody else removes
 // them at the same time is fine.
-func (e *Engine) remove(ctx context.Context, name string) error {
+func (e *Engine) remove(ctx context.Context, match func(part) bool) error {
 	parts, err := e.parts(ctx)
 	if err != nil {
 		return err
@@ -195,7 +198,7 @@ func (e *Engine) remove(ctx context.Context, name string) error {
 	var errs []error
 	for _, networks := range []bool{false, true} {
 		for _, p := range parts {
-			if p.sandbox != name || networks != (p.role == roleNetwork) {
+			if !match(p) || networks != (p.role == roleNetwork) {
 				continue
 			}
 			args := []string{"rm", "--force", "--volumes", p.name}

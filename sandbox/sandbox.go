@@ -84,7 +84,7 @@ var (
 
 // container checks the options and makes the values of docker's arguments from them.
 func (o *Options) container() (container, error) {
-	c := container{name: o.Name, image: o.Image, stays: o.Stays, net: o.Net, egress: o.Egress}
+	c := container{name: o.Name, image: o.Image, stays: o.Stays, start: rand.Text(), net: o.Net, egress: o.Egress}
 	if c.name == "" {
 		c.name = "guest-" + strings.ToLower(rand.Text()[:8])
 	}
@@ -112,11 +112,11 @@ func (o *Options) container() (container, error) {
 
 // A Sandbox is a running guest.
 type Sandbox struct {
-	Name  string
-	Image string
-	Net   Net
+	Name  string `json:"name"`
+	Image string `json:"image"`
+	Net   Net    `json:"net"`
 	// Report is what the self-test at the start found. All of it is as it has to be.
-	Report selftest.Report
+	Report selftest.Report `json:"report"`
 
 	engine *Engine
 }
@@ -249,14 +249,15 @@ func (s *Sandbox) abandon(ctx context.Context, c container, cause error, keep bo
 			return cause
 		}
 	}
-	return errors.Join(cause, s.engine.remove(ctx, c.name))
+	// One of the same name may be starting too, which is why this one went wrong; its parts are left alone.
+	return errors.Join(cause, s.engine.remove(ctx, func(p part) bool { return p.start == c.start }))
 }
 
 // Close takes the sandbox down and returns when nothing of it is left. It may be called again.
 func (s *Sandbox) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanTime)
 	defer cancel()
-	return s.engine.remove(ctx, s.Name)
+	return s.engine.remove(ctx, of(s.Name))
 }
 
 // Container is the engine's name for the guest.
@@ -265,7 +266,7 @@ func (s *Sandbox) Container() string { return desktopName(s.Name) }
 // ServeArgv is the command of one long-lived process that offers the guest's driver on its standard input and output.
 // When it is killed, the guest's end of it ends within a second.
 func (s *Sandbox) ServeArgv() []string {
-	return s.ExecArgv(ExecOptions{Input: true}, serveArgv()...)
+	return s.ExecArgv(ExecOptions{Input: true}, "deskagent", "serve")
 }
 
 // ExecOptions says how a command runs in a guest.

@@ -125,12 +125,12 @@ func TestOwner(t *testing.T) {
 }
 
 func TestParseParts(t *testing.T) {
-	parts, err := parseParts("id\tdeskagent-a\trunning\tUp 2 seconds\timg:1\ta\tdesktop\th/1/b.2\ttrue\tallow=x.example:443,y.example:80\n"+
-		"id\tdeskagent-b.proxy\tcreated\tCreated\timg:1\tb\tproxy\t\t\tnone\n", "deskagent-b.net\tb\th/1/b.2\n")
+	parts, err := parseParts("id\tdeskagent-a\trunning\tUp 2 seconds\timg:1\ta\tdesktop\th/1/b.2\ttrue\tallow=x.example:443,y.example:80\tS\n"+
+		"id\tdeskagent-b.proxy\tcreated\tCreated\timg:1\tb\tproxy\t\t\tnone\t\n", "deskagent-b.net\tb\th/1/b.2\tT\n")
 	if err != nil || len(parts) != 3 {
 		t.Fatalf("got %+v, %v, want three parts", parts, err)
 	}
-	if p := parts[0]; p.net != "allow=x.example:443,y.example:80" || !p.stays || p.owner != (owner{"h", 1, "b.2"}) || p.role != roleDesktop {
+	if p := parts[0]; p.net != "allow=x.example:443,y.example:80" || !p.stays || p.owner != (owner{"h", 1, "b.2"}) || p.role != roleDesktop || p.start != "S" {
 		t.Errorf("got %+v", p)
 	}
 	if p := parts[1]; p.owned || p.stays {

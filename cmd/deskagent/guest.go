@@ -37,7 +37,9 @@ func newGuestDesktop(c *command) *cobra.Command {
 		Short: "Bring up the desktop and watch it until this command is ended",
 		Args:  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return desktop.Run(cmd.Context(), &desktop.Options{Screen: image.Point(screen), Logger: slog.New(slog.NewTextHandler(c.err, nil))})
+			return desktop.Run(cmd.Context(), &desktop.Options{
+				Screen: image.Point(screen), Output: c.err, Logger: slog.New(slog.NewTextHandler(c.err, nil)),
+			})
 		},
 	}
 	cmd.Flags().Var(&screen, "screen", "size of the screen (default 1280x800)")

@@ -24,6 +24,7 @@ import (
 
 	"github.com/deskagent/deskagent/approve"
 	"github.com/deskagent/deskagent/driver/x11"
+	"github.com/deskagent/deskagent/sandbox/desktop"
 	"github.com/deskagent/deskagent/scaling"
 	"github.com/deskagent/deskagent/toolset"
 )
@@ -33,7 +34,7 @@ const (
 	keyVariable = "OPENAI_API_KEY"
 
 	// guestProperty on the root window marks a display as a guest's: one that may be given to a model.
-	guestProperty = "_DESKAGENT_GUEST"
+	guestProperty = desktop.Mark
 
 	defaultModel = "gpt-5.4"
 )

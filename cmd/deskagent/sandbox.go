@@ -136,8 +136,8 @@ func (b *box) newUp() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, finding := range s.Report {
-				if b.verbose {
+			if b.verbose {
+				for _, finding := range s.Report {
 					fmt.Fprintln(b.err, finding)
 				}
 			}

@@ -21,6 +21,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/jezek/xgb"
@@ -58,6 +59,8 @@ type Options struct {
 	Screen image.Point
 	// Manager is the command of the window manager; nil means openbox.
 	Manager []string
+	// Output receives what the window manager says; nil discards it.
+	Output io.Writer
 	// Logger is told what happens; nil discards it.
 	Logger *slog.Logger
 }
@@ -78,6 +81,12 @@ func Run(ctx context.Context, opts *Options) error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	var preparing sync.WaitGroup
+	defer func() {
+		cancel()
+		preparing.Wait()
+	}()
 	begin := time.Now()
 	// A server that is started like this tells its number when it is ready; it neither writes a lock file nor believes
 	// one, so what a killed server left does no harm. The process number in there is likely to be taken again in a
@@ -87,13 +96,13 @@ func Run(ctx context.Context, opts *Options) error {
 		return interrupted(ctx, err)
 	}
 	defer server.Close()
-	manager, err := run.Start(ctx, o.Manager, &run.Options{Env: append(os.Environ(), "DISPLAY="+Display), Output: os.Stderr})
+	manager, err := run.Start(ctx, o.Manager, &run.Options{Env: append(os.Environ(), "DISPLAY="+Display), Output: o.Output})
 	if err != nil {
 		return interrupted(ctx, fmt.Errorf("starting the window manager: %w", err))
 	}
 	defer manager.Stop()
 	ready := make(chan error, 1)
-	go func() { ready <- prepare(ctx) }()
+	preparing.Go(func() { ready <- prepare(ctx) })
 	for {
 		select {
 		case err := <-ready:
