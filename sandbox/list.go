@@ -173,6 +173,10 @@ func (e *Engine) Reap(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return e.reap(ctx, list)
+}
+
+func (e *Engine) reap(ctx context.Context, list []Info) ([]string, error) {
 	var reaped []string
 	for _, info := range list {
 		if info.Abandoned {

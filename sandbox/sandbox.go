@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"image"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,19 +132,20 @@ func (e *Engine) Up(ctx context.Context, opts *Options) (_ *Sandbox, err error) 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := e.Reap(ctx); err != nil {
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("starting sandbox %s: %w", c.name, err)
 		}
 	}()
-	if _, err := e.find(ctx, c.name); !errors.Is(err, ErrNotFound) {
-		if err == nil {
-			err = errors.New("there is one of that name")
-		}
+	list, err := e.List(ctx)
+	if err != nil {
 		return nil, err
+	}
+	if _, err := e.reap(ctx, list); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(list, func(info Info) bool { return info.Name == c.name && !info.Abandoned }) {
+		return nil, errors.New("there is one of that name")
 	}
 	if c.image == "" {
 		if c.image, err = e.Build(ctx, opts.Build); err != nil {
