@@ -34,31 +34,26 @@ func (e *Engine) plan(ctx context.Context, c container) (selftest.Plan, error) {
 	if err != nil {
 		return selftest.Plan{}, err
 	}
-	own := netip.Addr{}
-	plan.Neighbours, own = neighbours(networks, c)
+	around, wayOut := neighbours(networks, c)
+	plan.Neighbours = around
 	if c.net.None() {
 		return plan, nil
 	}
-	if !own.IsValid() {
+	if !wayOut.IsValid() {
 		return selftest.Plan{}, fmt.Errorf("the proxy has no address on network %s", networkName(c.name))
 	}
-	plan.Proxy = netip.AddrPortFrom(own, proxy.Port).String()
+	plan.Proxy = netip.AddrPortFrom(wayOut, proxy.Port).String()
 	plan.Allowed = c.net.Allow[0].String()
-	for _, target := range append(denied, gatewayTargets(plan.Neighbours)...) {
+	targets := slices.Clone(denied)
+	for _, addr := range around {
+		targets = append(targets, netip.AddrPortFrom(addr, 22).String())
+	}
+	for _, target := range targets {
 		if rule, err := proxy.ParseRule(target); err != nil || !slices.Contains(c.net.Allow, rule) {
 			plan.Denied = append(plan.Denied, target)
 		}
 	}
 	return plan, nil
-}
-
-// gatewayTargets are the neighbours as the proxy would be asked for them.
-func gatewayTargets(neighbours []netip.Addr) []string {
-	var targets []string
-	for _, addr := range neighbours {
-		targets = append(targets, netip.AddrPortFrom(addr, 22).String())
-	}
-	return targets
 }
 
 // network is what docker network inspect says of a network, as far as it matters here.

@@ -7,10 +7,12 @@ import (
 	"image"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -138,6 +140,31 @@ func TestParseParts(t *testing.T) {
 	}
 	if _, err := parseParts("id\tname\n", ""); err == nil {
 		t.Error("got no error of a line that is too short")
+	}
+}
+
+// TestNeighbours checks that all there is around a guest is tried, but for the proxy that it is to use.
+func TestNeighbours(t *testing.T) {
+	var networks []network
+	unmarshal(t, `[
+		{"Name": "bridge", "IPAM": {"Config": [{"Subnet": "172.17.0.0/16"}]}, "Containers": {
+			"a": {"Name": "other", "IPv4Address": "172.17.0.5/16", "IPv6Address": "fd00::5/64"},
+			"b": {"Name": "deskagent-box.proxy", "IPv4Address": "172.17.0.6/16"}}},
+		{"Name": "deskagent-box.net", "IPAM": {"Config": [{"Subnet": "172.18.0.0/16", "Gateway": "172.18.0.9"}]}, "Containers": {
+			"b": {"Name": "deskagent-box.proxy", "IPv4Address": "172.18.0.2/16"},
+			"c": {"Name": "deskagent-box.starting", "IPv4Address": "172.18.0.3/16"}}},
+		{"Name": "host", "IPAM": {"Config": []}}, {"Name": "none", "IPAM": {}}]`, &networks)
+	got, proxy := neighbours(networks, container{name: "box"})
+	if proxy.String() != "172.18.0.2" {
+		t.Errorf("got proxy %v, want its address on the common network", proxy)
+	}
+	for addr, want := range map[string]bool{
+		"172.17.0.1": true, "172.17.0.5": true, "fd00::5": true, "172.17.0.6": true, "172.18.0.1": true, "172.18.0.9": true,
+		"172.18.0.2": false, "172.18.0.3": false, "127.0.0.1": false,
+	} {
+		if slices.Contains(got, netip.MustParseAddr(addr)) != want {
+			t.Errorf("%s: got %v, want it among them %v", addr, !want, want)
+		}
 	}
 }
 
