@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -57,26 +56,27 @@ func New(c *Config) *Engine {
 
 // docker runs one docker command and returns what it wrote to standard output.
 func (e *Engine) docker(ctx context.Context, args ...string) ([]byte, error) {
-	return e.dockerInput(ctx, nil, nil, args...)
+	var result bytes.Buffer
+	err := e.run(ctx, &run.Options{Result: &result}, args...)
+	return result.Bytes(), err
 }
 
-// dockerInput is docker with standard input, and with somebody who gets its talk, such as the steps of a build.
-func (e *Engine) dockerInput(ctx context.Context, input io.Reader, talk io.Writer, args ...string) ([]byte, error) {
-	var result bytes.Buffer
-	child, err := run.Start(ctx, e.Argv(args), &run.Options{Input: input, Output: talk, Result: &result})
+// run runs one docker command.
+func (e *Engine) run(ctx context.Context, opts *run.Options, args ...string) error {
+	child, err := run.Start(ctx, e.Argv(args), opts)
 	started := err == nil
 	if started {
 		err = child.Err()
 	}
 	switch cause := context.Cause(ctx); {
 	case err == nil:
-		return result.Bytes(), nil
+		return nil
 	case cause != nil:
-		return nil, cause
+		return cause
 	case !started:
-		return nil, fmt.Errorf("%w: %w", ErrNoEngine, err)
+		return fmt.Errorf("%w: %w", ErrNoEngine, err)
 	}
-	return nil, err
+	return err
 }
 
 // Argv is the whole command of a docker call with these arguments.

@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/deskagent/deskagent/internal/run"
 )
 
 // Repository is the name of the images; the tag is made of what an image is built from.
@@ -48,7 +50,7 @@ func (e *Engine) Build(ctx context.Context, opts *BuildOptions) (string, error) 
 		return image, err
 	}
 	e.progress("building the image " + image + " (a few minutes the first time)")
-	if _, err := e.dockerInput(ctx, bytes.NewReader(files), opts.Output, buildArgs(image)...); err != nil {
+	if err := e.run(ctx, &run.Options{Input: bytes.NewReader(files), Output: opts.Output}, buildArgs(image)...); err != nil {
 		return "", fmt.Errorf("building image %s: %w", image, err)
 	}
 	return image, nil

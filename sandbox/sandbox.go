@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deskagent/deskagent/internal/run"
 	"github.com/deskagent/deskagent/sandbox/selftest"
 )
 
@@ -218,13 +219,13 @@ func (e *Engine) check(ctx context.Context, container string, plan selftest.Plan
 	if err != nil {
 		return nil, fmt.Errorf("writing the plan of the self-test: %w", err)
 	}
-	out, err := e.dockerInput(ctx, bytes.NewReader(input), nil, checkArgs(container)...)
-	if err != nil {
+	var out bytes.Buffer
+	if err := e.run(ctx, &run.Options{Input: bytes.NewReader(input), Result: &out}, checkArgs(container)...); err != nil {
 		return nil, fmt.Errorf("running the self-test: %w", err)
 	}
 	var report selftest.Report
-	if err := json.Unmarshal(out, &report); err != nil {
-		return nil, fmt.Errorf("reading the report of the self-test %q: %w", out, err)
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+		return nil, fmt.Errorf("reading the report of the self-test %q: %w", out.Bytes(), err)
 	}
 	if failed := report.Failed(); len(failed) > 0 {
 		lines := make([]string, len(failed))
@@ -243,8 +244,8 @@ func (s *Sandbox) abandon(ctx context.Context, c container, cause error, keep bo
 	defer cancel()
 	starting := desktopName(c.name) + suffixStarting
 	var words bytes.Buffer
-	if out, err := s.engine.dockerInput(ctx, nil, &words, "logs", "--tail", "10", starting); err == nil && words.Len()+len(out) > 0 {
-		cause = fmt.Errorf("%w; the guest's last words: %q", cause, strings.TrimSpace(words.String()+string(out)))
+	if err := s.engine.run(ctx, &run.Options{Output: &words}, "logs", "--tail", "10", starting); err == nil && words.Len() > 0 {
+		cause = fmt.Errorf("%w; the guest's last words: %q", cause, strings.TrimSpace(words.String()))
 	}
 	if keep {
 		if _, err := s.engine.docker(ctx, "rename", starting, desktopName(c.name)+suffixFailed); err == nil {

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"image"
+	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 
@@ -63,11 +66,34 @@ func (b *box) binaryFlag(cmd *cobra.Command) {
 }
 
 func (b *box) buildOptions() *sandbox.BuildOptions {
-	opts := &sandbox.BuildOptions{Binary: b.binary}
+	opts := &sandbox.BuildOptions{Binary: b.binary, Output: &buildSteps{out: b.err}}
 	if b.verbose {
 		opts.Output = b.err
 	}
 	return opts
+}
+
+// buildSteps passes on the lines by which a builder says which step it is at, and drops the rest.
+type buildSteps struct {
+	out  io.Writer
+	line []byte // as much of it as has come
+}
+
+// buildStep matches what the classic builder says, such as "Step 2/9 : RUN", and BuildKit, such as "#6 [2/6] RUN".
+var buildStep = regexp.MustCompile(`^(?:Step \d+/\d+ : |#\d+ \[\d+/\d+\] ).{0,60}`)
+
+func (s *buildSteps) Write(p []byte) (int, error) {
+	for chunk := range bytes.Lines(p) {
+		s.line = append(s.line, chunk...)
+		if s.line[len(s.line)-1] != '\n' {
+			continue
+		}
+		if step := buildStep.Find(s.line); step != nil {
+			fmt.Fprintf(s.out, "  %s\n", step)
+		}
+		s.line = s.line[:0]
+	}
+	return len(p), nil
 }
 
 const buildHelp = `Makes the image of the desktop, unless the engine has it already, and prints its name. "up" does

@@ -15,6 +15,19 @@ import (
 	"github.com/deskagent/deskagent/sandbox"
 )
 
+func TestBuildSteps(t *testing.T) {
+	var out bytes.Buffer
+	steps := &buildSteps{out: &out}
+	for _, chunk := range []string{"Sending build context\nSte", "p 2/9 : RUN apt-get update\n ---> 1234\n", "#6 [2/6] RUN make\n#6 0.412 Step 3/9 : no\n", "Step 4/9 : never ended"} {
+		if n, err := steps.Write([]byte(chunk)); n != len(chunk) || err != nil {
+			t.Errorf("got %d, %v, want all of %q taken", n, err, chunk)
+		}
+	}
+	if got, want := out.String(), "  Step 2/9 : RUN apt-get update\n  #6 [2/6] RUN make\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestSandboxCommands is the life of a sandbox as a person goes through it, with a static program that puts itself into
 // the image.
 func TestSandboxCommands(t *testing.T) {
