@@ -405,7 +405,7 @@ func TestD5(t *testing.T) {
 
 // TestD6 is row D6 of the field cases: the packages of the image are to be had for arm64 too, as apt sees it.
 func TestD6(t *testing.T) {
-	engineForTest(t)
+	_, image := engineForTest(t)
 	data, err := imageFiles.ReadFile("image/Dockerfile")
 	if err != nil {
 		t.Fatal(err)
@@ -416,35 +416,12 @@ func TestD6(t *testing.T) {
 	if !slices.Contains(packages, "chromium") {
 		t.Fatalf("got packages %q of the Dockerfile", packages)
 	}
-	// A state of its own, in which nothing is installed and everything is for arm64.
-	dir := t.TempDir()
-	for _, sub := range []string{"lists/partial", "archives/partial"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	sources := "deb [trusted=yes] http://deb.debian.org/debian bookworm main\ndeb [trusted=yes] http://deb.debian.org/debian-security bookworm-security main\n"
-	for name, content := range map[string]string{"status": "", "sources.list": sources} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	apt := func(args ...string) string {
-		cmd := exec.Command("apt-get", append([]string{"-o", "APT::Architecture=arm64", "-o", "APT::Architectures=arm64",
-			"-o", "Dir::State::status=" + dir + "/status", "-o", "Dir::State::lists=" + dir + "/lists", "-o", "Dir::Cache=" + dir,
-			"-o", "Dir::Etc::SourceList=" + dir + "/sources.list", "-o", "Dir::Etc::SourceParts=/dev/null", "-o", "APT::Sandbox::User=root",
-			"-o", "Debug::NoLocking=true"}, args...)...)
-		out, err := cmd.CombinedOutput()
-		if errors.Is(err, exec.ErrNotFound) {
-			t.Skip("needs apt-get")
-		}
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return string(out)
-	}
-	apt("update")
-	plan := apt(append([]string{"install", "--simulate", "--no-install-recommends"}, packages...)...)
+	// In a container, from the image's own sources, with a state in which nothing is installed and all is for arm64.
+	plan := docker(t, "run", "--rm", "--pull", "never", "--user", "root", "--entrypoint", "sh", image, "-c", `
+		mkdir -p /tmp/apt/lists/partial /tmp/apt/archives/partial && : >/tmp/apt/status
+		apt() { apt-get -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root -o Dir::Cache=/tmp/apt \
+			-o Dir::State::status=/tmp/apt/status -o Dir::State::lists=/tmp/apt/lists "$@"; }
+		apt update && apt install --simulate --no-install-recommends `+strings.Join(packages, " "))
 	for _, name := range packages {
 		if !strings.Contains(plan, "Inst "+name+" ") {
 			t.Errorf("%s would not be installed on arm64", name)
