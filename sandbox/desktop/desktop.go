@@ -57,8 +57,6 @@ func init() {
 type Options struct {
 	// Screen is the size in pixels; zero means 1280x800.
 	Screen image.Point
-	// Manager is the command of the window manager; nil means openbox.
-	Manager []string
 	// Output receives what the window manager says; nil discards it.
 	Output io.Writer
 	// Logger is told what happens; nil discards it.
@@ -74,9 +72,6 @@ func Run(ctx context.Context, opts *Options) error {
 	o := *opts
 	if o.Screen == (image.Point{}) {
 		o.Screen = image.Pt(1280, 800)
-	}
-	if o.Manager == nil {
-		o.Manager = []string{"openbox", "--sm-disable"}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -96,7 +91,7 @@ func Run(ctx context.Context, opts *Options) error {
 		return interrupted(ctx, err)
 	}
 	defer server.Close()
-	manager, err := run.Start(ctx, o.Manager, &run.Options{Env: append(os.Environ(), "DISPLAY="+Display), Output: o.Output})
+	manager, err := run.Start(ctx, []string{"openbox", "--sm-disable"}, &run.Options{Env: append(os.Environ(), "DISPLAY="+Display), Output: o.Output})
 	if err != nil {
 		return interrupted(ctx, fmt.Errorf("starting the window manager: %w", err))
 	}
