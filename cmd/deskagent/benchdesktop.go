@@ -18,7 +18,7 @@ import (
 // photograph. These are what pictures of desktops are made of, and each is hard on another part of an encoder. Nothing in
 // it has the colour of a target: see likeness.
 func drawDesktop(size image.Point) *image.RGBA {
-	d := desktop{image.NewRGBA(image.Rectangle{Max: size}), rand.New(rand.NewPCG(4, 5))}
+	d := canvas{image.NewRGBA(image.Rectangle{Max: size}), rand.New(rand.NewPCG(4, 5))}
 	d.wallpaper()
 	// In hundredths of the screen, one above the other.
 	part := func(x0, y0, x1, y1 int) image.Rectangle {
@@ -39,17 +39,17 @@ var (
 )
 
 // A desktop is a picture of one, and the chance that its content comes from.
-type desktop struct {
+type canvas struct {
 	*image.RGBA
 	chance *rand.Rand
 }
 
-func (d desktop) fill(r image.Rectangle, c color.RGBA) {
+func (d canvas) fill(r image.Rectangle, c color.RGBA) {
 	draw.Draw(d.RGBA, r, image.NewUniform(c), image.Point{}, draw.Src)
 }
 
 // wallpaper is a slanting gradient.
-func (d desktop) wallpaper() {
+func (d canvas) wallpaper() {
 	size := d.Rect.Size()
 	for y := range size.Y {
 		for x := range size.X {
@@ -60,7 +60,7 @@ func (d desktop) wallpaper() {
 }
 
 // frame puts a window in its place, and returns where its content goes.
-func (d desktop) frame(r image.Rectangle, title string) image.Rectangle {
+func (d canvas) frame(r image.Rectangle, title string) image.Rectangle {
 	const titleHeight = 28
 	d.fill(r, edge)
 	r = r.Inset(1)
@@ -71,7 +71,7 @@ func (d desktop) frame(r image.Rectangle, title string) image.Rectangle {
 }
 
 // page is black text on white paper, in paragraphs.
-func (d desktop) page(r image.Rectangle) {
+func (d canvas) page(r image.Rectangle) {
 	r = d.frame(r, "A page of text")
 	d.fill(r, paper)
 	face := newFace(goregular.TTF)
@@ -87,7 +87,7 @@ func (d desktop) page(r image.Rectangle) {
 }
 
 // terminal is coloured text on a dark ground.
-func (d desktop) terminal(r image.Rectangle) {
+func (d canvas) terminal(r image.Rectangle) {
 	r = d.frame(r, "A terminal")
 	d.fill(r, night)
 	face := newFace(gomono.TTF)
@@ -100,7 +100,7 @@ func (d desktop) terminal(r image.Rectangle) {
 }
 
 // photograph is soft shapes in natural colours, with the grain of a sensor.
-func (d desktop) photograph(r image.Rectangle) {
+func (d canvas) photograph(r image.Rectangle) {
 	r = d.frame(r, "A photograph")
 	var waves [12]struct{ x, y, phase float64 }
 	for i := range waves {
@@ -122,7 +122,7 @@ func (d desktop) photograph(r image.Rectangle) {
 	}
 }
 
-func (d desktop) word() string {
+func (d canvas) word() string {
 	letters := []byte("etaoinshrdlucmfwypvbgk.,(0123)")
 	word := make([]byte, 2+d.chance.IntN(8))
 	for i := range word {
@@ -132,7 +132,7 @@ func (d desktop) word() string {
 }
 
 // write puts text with its baseline at p, and returns where it ends.
-func (d desktop) write(p image.Point, face font.Face, c color.RGBA, text string) (x int) {
+func (d canvas) write(p image.Point, face font.Face, c color.RGBA, text string) (x int) {
 	drawer := font.Drawer{Dst: d.RGBA, Src: image.NewUniform(c), Face: face, Dot: fixed.P(p.X, p.Y)}
 	drawer.DrawString(text)
 	return drawer.Dot.X.Round()

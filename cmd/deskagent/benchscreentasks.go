@@ -244,7 +244,7 @@ func (m *screenMeasurement) tasks() ([]*screenTask, error) {
 // tick has the clock show the number of a round.
 func (m *screenMeasurement) tick(round int) error {
 	clock := image.Rect(10, 4, 130, 28).Intersect(m.desktop.Rect)
-	d := desktop{RGBA: m.desktop.SubImage(clock).(*image.RGBA)}
+	d := canvas{RGBA: m.desktop.SubImage(clock).(*image.RGBA)}
 	d.fill(clock, bar)
 	d.write(image.Pt(16, 20), newFace(goregular.TTF), paper, fmt.Sprintf("round %d", round+1))
 	return m.window.Show(d.RGBA)
@@ -352,7 +352,7 @@ func paint(window *witness.Window, stage image.Rectangle, during time.Duration) 
 		for start := p.at.Add(frame); during >= 0; {
 			time.Sleep(frame)
 			left := max(stage.Min.X, p.last.Max.X)
-			strip := desktop{RGBA: image.NewRGBA(image.Rect(left, stage.Min.Y, left+width, stage.Max.Y))}
+			strip := canvas{RGBA: image.NewRGBA(image.Rect(left, stage.Min.Y, left+width, stage.Max.Y))}
 			strip.fill(strip.Rect, ink)
 			if p.err = window.Show(strip.RGBA); p.err != nil {
 				return

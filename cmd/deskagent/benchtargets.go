@@ -50,7 +50,7 @@ func (g *gallery) show(old, next image.Rectangle) error {
 	if err := g.window.Show(g.ground.SubImage(old).(*image.RGBA)); err != nil {
 		return err
 	}
-	target := desktop{RGBA: image.NewRGBA(next)}
+	target := canvas{RGBA: image.NewRGBA(next)}
 	target.fill(next, targetColour)
 	return g.window.Show(target.RGBA)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -36,26 +37,30 @@ func newDoctor(c *command) *cobra.Command {
 		Example: doctorExample,
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checks := diagnose(cmd.Context(), c)
-			if asJSON {
-				if err := json.NewEncoder(c.out).Encode(checks); err != nil {
-					return err
-				}
-			} else {
-				for _, check := range checks {
-					fmt.Fprintln(c.out, check)
-				}
-			}
-			for _, check := range checks {
-				if check.Status == statusFail {
-					return fmt.Errorf("%s: %w", check.Name, errReported)
-				}
-			}
-			return nil
+			return report(c.out, diagnose(cmd.Context(), c), asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON list instead of lines")
 	return cmd
+}
+
+// report writes a doctor's checks, and is an error when one of them failed.
+func report(w io.Writer, checks []check, asJSON bool) error {
+	if asJSON {
+		if err := json.NewEncoder(w).Encode(checks); err != nil {
+			return err
+		}
+	} else {
+		for _, check := range checks {
+			fmt.Fprintln(w, check)
+		}
+	}
+	for _, check := range checks {
+		if check.Status == statusFail {
+			return fmt.Errorf("%s: %w", check.Name, errReported)
+		}
+	}
+	return nil
 }
 
 // The outcomes of a check.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/deskagent/deskagent/approve"
 	"github.com/deskagent/deskagent/driver"
+	"github.com/deskagent/deskagent/sandbox"
 )
 
 // The exit codes.
@@ -104,7 +105,8 @@ func newRoot(s streams) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "say on standard error what is being done")
 	root.PersistentFlags().StringVar(&c.display, "display", "", "the X display, such as :1 (default $DISPLAY)")
-	root.AddCommand(newExercise(c), newRun(c), newAct(c), newScreenshot(c), newKeys(c), newBench(c), newDoctor(c), newWatchdog())
+	root.AddCommand(newExercise(c), newRun(c), newAct(c), newScreenshot(c), newKeys(c), newBench(c), newDoctor(c), newSandbox(c),
+		newGuest(c), newWatchdog())
 	root.InitDefaultCompletionCmd()
 	return root
 }
@@ -169,8 +171,18 @@ func (e hintError) Unwrap() error { return e.error }
 // errReported is wrapped by an error that has been shown already.
 var errReported = errors.New("reported")
 
+// childError is a command that ran on the user's behalf and whose exit code becomes ours. It has said itself what was wrong.
+type childError struct{ code int }
+
+func (e childError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+func (e childError) Is(target error) bool { return target == errReported }
+
 func exitCode(err error) int {
+	var child childError
 	switch {
+	case errors.As(err, &child):
+		return child.code
 	case errors.As(err, new(usageError)):
 		return exitUsage
 	case errors.Is(err, approve.ErrDenied):
@@ -186,6 +198,10 @@ func hintFor(err error) string {
 		return h.hint
 	case errors.As(err, new(usageError)):
 		return `"deskagent help" shows the commands, "deskagent COMMAND --help" their flags and examples`
+	case errors.Is(err, sandbox.ErrNoEngine):
+		return `install Docker and start it, or choose one with docker context use; "deskagent sandbox doctor" checks it`
+	case errors.Is(err, sandbox.ErrNoBinary):
+		return "make one with CGO_ENABLED=0 GOOS=linux go build -o deskagent-linux ./cmd/deskagent, and give it as --binary"
 	case errors.Is(err, driver.ErrNoDisplay):
 		return `start an X server and set DISPLAY, or give --display; "deskagent doctor" checks it, "deskagent exercise" brings its own`
 	case errors.Is(err, driver.ErrHeld):

@@ -18,12 +18,13 @@ import (
 
 	"github.com/deskagent/deskagent/driver/x11"
 	"github.com/deskagent/deskagent/runner"
+	"github.com/deskagent/deskagent/sandbox/desktop"
 	"github.com/deskagent/deskagent/toolset"
 )
 
 const (
 	// guestProperty on the root window marks a display as a guest's: one that may be given to a model.
-	guestProperty = "_DESKAGENT_GUEST"
+	guestProperty = desktop.Mark
 
 	defaultModel = "gpt-5.4"
 )

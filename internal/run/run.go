@@ -25,8 +25,12 @@ type Options struct {
 	Env []string
 	// Files are open in the child from descriptor 3 on.
 	Files []*os.File
+	// Input is standard input; nil is the end of it.
+	Input io.Reader
 	// Output receives standard output and standard error; nil discards them. The last of them is in errors anyway.
 	Output io.Writer
+	// Result receives standard output apart from Output, for a child whose output is data and no talk.
+	Result io.Writer
 	// Outlives lets the child live on when this process dies.
 	Outlives bool
 	// Grace is the time between the interrupt and the kill; zero means two seconds.
@@ -73,7 +77,10 @@ func Start(ctx context.Context, argv []string, opts *Options) (*Process, error) 
 	last := &tail{next: opts.Output}
 	p.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
 	p.cmd.Env, p.cmd.ExtraFiles = opts.Env, opts.Files
-	p.cmd.Stdout, p.cmd.Stderr = last, last
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = opts.Input, last, last
+	if opts.Result != nil {
+		p.cmd.Stdout = opts.Result
+	}
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(os.Interrupt) }
 	p.cmd.WaitDelay = p.grace
 	setAttributes(p.cmd, opts.Outlives)

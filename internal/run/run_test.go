@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -22,6 +23,9 @@ func TestMain(m *testing.M) {
 	case "fail":
 		os.Stdout.WriteString("about to fail\n")
 		os.Exit(3)
+	case "copy":
+		os.Stderr.WriteString("about to copy\n")
+		io.Copy(os.Stdout, os.Stdin)
 	case "sleep":
 		time.Sleep(time.Minute)
 	case "parent", "parent that is outlived":
@@ -55,6 +59,14 @@ func TestErrorShowsCommandAndLastWords(t *testing.T) {
 	_, err = run.Start(t.Context(), []string{"/nonexistent", "a b"}, nil)
 	if !errors.As(err, &e) || !strings.Contains(err.Error(), "/nonexistent 'a b'") {
 		t.Errorf("got %v, want a quoted command", err)
+	}
+}
+
+func TestResultIsApart(t *testing.T) {
+	var result, output strings.Builder
+	p := start(t, t.Context(), "copy", run.Options{Input: strings.NewReader("data"), Output: &output, Result: &result})
+	if err := p.Err(); err != nil || result.String() != "data" || output.String() != "about to copy\n" {
+		t.Errorf("got result %q, output %q, %v, want the data apart from the talk", result.String(), output.String(), err)
 	}
 }
 

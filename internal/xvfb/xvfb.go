@@ -96,6 +96,9 @@ func (s *Server) PID() int { return s.process.PID() }
 // Done is closed when the server has ended.
 func (s *Server) Done() <-chan struct{} { return s.process.Done() }
 
+// Err waits for the end of the server and says how it ended.
+func (s *Server) Err() error { return s.process.Err() }
+
 // Close ends the display and waits for its end. It may be called again.
 func (s *Server) Close() error {
 	s.process.Stop()

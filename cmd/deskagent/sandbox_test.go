@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/deskagent/deskagent/sandbox"
+)
+
+func TestBuildSteps(t *testing.T) {
+	var out bytes.Buffer
+	steps := &buildSteps{out: &out}
+	for _, chunk := range []string{"Sending build context\nSte", "p 2/9 : RUN apt-get update\n ---> 1234\n", "#6 [2/6] RUN make\n#6 0.412 Step 3/9 : no\n", "Step 4/9 : never ended"} {
+		if n, err := steps.Write([]byte(chunk)); n != len(chunk) || err != nil {
+			t.Errorf("got %d, %v, want all of %q taken", n, err, chunk)
+		}
+	}
+	if got, want := out.String(), "  Step 2/9 : RUN apt-get update\n  #6 [2/6] RUN make\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestSandboxCommands is the life of a sandbox as a person goes through it, with a static program that puts itself into
+// the image.
+func TestSandboxCommands(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long: starts containers")
+	}
+	for _, needed := range [][]string{{"docker", "version"}, {"docker", "image", "inspect", "debian:bookworm-slim"}} {
+		if out, err := exec.Command(needed[0], needed[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("needs a Docker engine and the base image that scripts/base-image makes: %v %.200s", err, out)
+		}
+	}
+	program := filepath.Join(t.TempDir(), "deskagent")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Skipf("needs the go command: %v %.500s", err, out)
+	}
+	do := func(wantCode int, args ...string) (stdout, stderr string) {
+		t.Helper()
+		cmd := exec.Command(program, append([]string{"sandbox"}, args...)...)
+		var out, talk bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &talk
+		code := 0
+		var exit *exec.ExitError
+		if err := cmd.Run(); errors.As(err, &exit) {
+			code = exit.ExitCode()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if code != wantCode {
+			t.Errorf("%q: got exit code %d, want %d: %s%s", args, code, wantCode, out.String(), talk.String())
+		}
+		return out.String(), talk.String()
+	}
+	name := fmt.Sprintf("test-cmd-%d", os.Getpid())
+	defer exec.Command(program, "sandbox", "down", name).Run()
+
+	image, _ := do(0, "build")
+	if !strings.HasPrefix(image, sandbox.Repository+":") || strings.Count(image, "\n") != 1 {
+		t.Errorf("build: got %q, want the image's name", image)
+	}
+	out, talk := do(0, "up", name, "--screen", "800x600", "--json")
+	var s sandbox.Sandbox
+	if err := json.Unmarshal([]byte(out), &s); err != nil || s.Name != name || s.Image != strings.TrimSpace(image) || len(s.Report) < 10 || len(s.Report.Failed()) > 0 {
+		t.Errorf("up: got %+v, %v of %s", s, err, out)
+	}
+	if !strings.Contains(talk, "starting the desktop\n") {
+		t.Errorf("up: got progress %q", talk)
+	}
+	if _, talk := do(1, "up", name); !strings.Contains(talk, "there is one of that name") {
+		t.Errorf("up again: got %q", talk)
+	}
+	if out, _ := do(0, "ls"); !strings.Contains(out, name+"  running  none") {
+		t.Errorf("ls: got %s", out)
+	}
+	picture, _ := do(0, "exec", name, "deskagent", "screenshot", "-o", "-")
+	if config, err := png.DecodeConfig(strings.NewReader(picture)); err != nil || config.Width != 800 || config.Height != 600 {
+		t.Errorf("exec: got a picture of %dx%d, %v", config.Width, config.Height, err)
+	}
+	if out, talk := do(37, "exec", name, "sh", "-c", "echo said; exit 37"); out != "said\n" || talk != "" {
+		t.Errorf("exec: got %q, %q, want only what the command said", out, talk)
+	}
+	if _, talk := do(0, "logs", name); !strings.Contains(talk, "the desktop is ready") {
+		t.Errorf("logs: got %q", talk)
+	}
+	if _, talk := do(1, "logs", "--net", name); !strings.Contains(talk, "has no network") {
+		t.Errorf("logs --net: got %q", talk)
+	}
+	if out, _ := do(0, "doctor"); strings.Contains(out, "FAIL") || !strings.Contains(out, "ok    image") {
+		t.Errorf("doctor: got %s", out)
+	}
+	do(0, "down", name)
+	if _, talk := do(1, "down", name); !strings.Contains(talk, "there is no such sandbox") {
+		t.Errorf("down again: got %q", talk)
+	}
+	if out, _ := do(0, "ls", "--json"); strings.Contains(out, name) {
+		t.Errorf("ls: got %s after down", out)
+	}
+}
