@@ -38,7 +38,7 @@ var (
 	edge  = color.RGBA{0x10, 0x18, 0x20, 0xff}
 )
 
-// A desktop is a picture of one, and the chance that its content comes from.
+// A canvas is a picture of a desktop, and the chance that its content comes from.
 type canvas struct {
 	*image.RGBA
 	chance *rand.Rand
