@@ -109,6 +109,19 @@ func (d *Dir) Close() error {
 	return err
 }
 
+// Read is the latest record of a folder, nil if there is none. It takes no lock and changes nothing, and may be used
+// while a run goes on.
+func Read(path string) (*runner.Checkpoint, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("reading the ledger: %w", err)
+	}
+	c, err := (&Dir{path: path}).load()
+	if err != nil {
+		return nil, fmt.Errorf("reading the ledger %s: %w", path, err)
+	}
+	return c, nil
+}
+
 // Latest is the latest record, nil if there is none. It belongs to the caller.
 func (d *Dir) Latest() (*runner.Checkpoint, error) {
 	d.mu.Lock()
