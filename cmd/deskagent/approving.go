@@ -57,6 +57,14 @@ func (r *runTask) policy(p *person) (toolset.Policy, error) {
 	return policy, nil
 }
 
+// mcpApprover is who is asked about tools of MCP servers: the one who is asked about everything, or p.
+func (r *runTask) mcpApprover(p *person) approve.Approver {
+	if r.approve == approveDeny {
+		return approve.DenyAll
+	}
+	return p
+}
+
 func nobodyToAsk(err error) error {
 	return hintError{fmt.Errorf("%w: there is nobody to ask: %w", approve.ErrDenied, err),
 		"run in a terminal, or choose --approve allow where nothing of value can be lost"}
@@ -88,6 +96,14 @@ func (p *person) close() {
 	if p.terminal != nil {
 		p.terminal.Close()
 	}
+}
+
+// typed is what was typed unasked since the last time. Where no terminal can be opened there is nothing.
+func (p *person) typed() ([]string, error) {
+	if err := p.open(); err != nil {
+		return nil, nil
+	}
+	return p.terminal.Typed()
 }
 
 func (p *person) Approve(ctx context.Context, r approve.Request) (approve.Decision, error) {

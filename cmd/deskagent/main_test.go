@@ -31,8 +31,11 @@ const endAtOnce = "atexit_sleep_ms=0"
 
 // TestMain lets the test binary be the deskagent command, for scripts and for tests that start it.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"deskagent": main})
+	testscript.Main(m, programs)
 }
+
+// programs are what the test binary can be.
+var programs = map[string]func(){"deskagent": main}
 
 // TestScripts runs the scripts in testdata. Beside the usual commands they have those below.
 func TestScripts(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/deskagent/deskagent/approve"
@@ -42,6 +43,23 @@ func (p *progress) picture(shot toolset.Shot) {
 	if s := shot.Frame.Settling; s.State == driver.Changing {
 		fmt.Fprintf(p.out, "  the screen still changes after %.1f s, in %v\n", s.Elapsed.Seconds(), s.Changed)
 	}
+}
+
+// diagnostics logs the stages of a run. Those of computer calls are logged by the toolset.
+func diagnostics(logger *slog.Logger) observer {
+	return observer{diagnostic: func(d runner.Diagnostic) {
+		if d.API == runner.APIComputer {
+			return
+		}
+		attrs := []any{"stage", d.Stage, "outcome", d.Reason, "duration", d.Duration}
+		if d.CallID != "" {
+			attrs = append(attrs, "member", d.Member, "call_id", d.CallID)
+		}
+		if d.Usage != nil {
+			attrs = append(attrs, "input_tokens", d.Usage.InputTokens, "output_tokens", d.Usage.OutputTokens)
+		}
+		logger.Debug("run", attrs...)
+	}}
 }
 
 func (p *progress) end() {

@@ -14,6 +14,7 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/responses"
+	"github.com/openai/openai-go/v3/shared"
 	"github.com/spf13/cobra"
 
 	"github.com/deskagent/deskagent/driver/x11"
@@ -55,9 +56,18 @@ that. A picture that the API would make smaller, with which every point would be
 
 ` + eyesHelp + `
 
+` + inputHelp + `
+
 ` + spendingHelp + `
 --deadline bounds the time. A model that does the same --repeat-limit times, while the picture stays
 the same, is told so, and the run ends when it goes on.
+
+` + hostedHelp + `
+
+` + ledgerHelp + `
+
+` + followHelp + `
+--stream shows what the model says, and summaries of what it thinks, as they arrive.
 
 Text is typed; --paste has it pasted by way of the clipboard, and puts back what was there, beyond
 the end of the run where a clipboard manager keeps it. Ctrl-C stops at once and releases every key
@@ -78,7 +88,9 @@ func newRun(c *command) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args[0]) },
 	}
 	runFlags(cmd, r)
+	hostedFlags(cmd, &r.hosted)
 	cmd.Flags().IntVar(&r.maxSteps, "max-steps", runner.DefaultMaxSteps, "the most requests to make")
+	cmd.Flags().StringVar(&r.ledger, "ledger", "", "folder to keep the record of the run in")
 	return cmd
 }
 
@@ -89,7 +101,9 @@ func runFlags(cmd *cobra.Command, r *runTask) {
 	flags.StringVar(&r.baseURL, "base-url", "", "address of the API (default that of OpenAI, or $OPENAI_BASE_URL)")
 	flags.IntVar(&r.repeatLimit, "repeat-limit", runner.DefaultRepeatLimit, "how often the same may be done without effect; 0 for no limit")
 	flags.DurationVar(&r.deadline, "deadline", 0, "the most time to take, such as 10m (default no bound)")
+	flags.BoolVar(&r.stream, "stream", false, "show what the model says and thinks as it arrives")
 	spendingFlags(cmd, &r.spending)
+	inputFlags(cmd, &r.input)
 	flags.Var(&r.approve, "approve", "who decides about actions: prompt, allow or deny")
 	flags.StringSliceVar(&r.codes, "acknowledge-checks", nil, "codes of safety checks to acknowledge unasked")
 	flags.BoolVar(&r.allowHost, "allow-host", false, "go on even if the display is not marked as a guest's")
@@ -106,7 +120,11 @@ type runTask struct {
 	model, baseURL        string
 	maxSteps, repeatLimit int
 	deadline              time.Duration
+	stream                bool
 	spending              spending
+	input                 inputBounds
+	hosted                hosted
+	ledger                string // the folder; empty for none
 	approve               approveFlag
 	codes                 []string
 	allowHost             bool
@@ -128,6 +146,14 @@ func (r *runTask) run(ctx context.Context, task string) (err error) {
 	if err := r.prepare(s, task); err != nil {
 		return err
 	}
+	if s.params.Tools, err = r.hosted.declarations(); err != nil {
+		return err
+	}
+	if r.ledger != "" {
+		if err := s.begin(r.ledger, r.model); err != nil {
+			return err
+		}
+	}
 	return r.play(ctx, s)
 }
 
@@ -147,6 +173,10 @@ func (r *runTask) prepare(s *session, task string) error {
 	if err != nil {
 		return err
 	}
+	budget, err := r.input.budget()
+	if err != nil {
+		return err
+	}
 	present, err := r.encoding.Presenter()
 	if err != nil {
 		return usageError{err}
@@ -161,9 +191,18 @@ func (r *runTask) prepare(s *session, task string) error {
 	s.tools = toolset.Options{
 		Window: r.eyes.focus == focusWindow, Limits: toolset.Limits(r.limits), Present: present, Logger: r.logger(),
 	}
-	s.runner = runner.Options{MaxSteps: r.maxSteps, RepeatLimit: r.repeatLimit}
+	s.runner = runner.Options{MaxSteps: r.maxSteps, RepeatLimit: r.repeatLimit, Stream: r.stream, ContextBudget: budget}
 	spent := newSpent(r.spending, price)
 	s.watch(observer{turn: spent.turn}) // first: the others show what it has added up
+	if r.stream {
+		s.watch(observer{event: (&streamed{out: r.err}).event})
+		if summarises(r.model) {
+			s.params.Reasoning = shared.ReasoningParam{Summary: shared.ReasoningSummaryAuto}
+		}
+	}
+	if r.verbose {
+		s.watch(diagnostics(r.logger()))
+	}
 	s.progress = &progress{out: r.err, spent: spent, started: time.Now()}
 	s.watch(s.progress.observer())
 	return nil
@@ -180,6 +219,10 @@ func (r *runTask) play(ctx context.Context, s *session) (err error) {
 	defer terminal.close()
 	if s.runner.Computer, err = r.policy(&terminal); err != nil {
 		return err
+	}
+	s.approveMCP(r.mcpApprover(&terminal))
+	if r.atTerminal() {
+		s.watch(observer{turn: (&follow{&terminal, r.err}).turn})
 	}
 	if err := r.checkGuest(); err != nil {
 		return err

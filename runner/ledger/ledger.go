@@ -28,6 +28,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/deskagent/deskagent/internal/disk"
 	"github.com/deskagent/deskagent/runner"
 )
 
@@ -73,13 +74,16 @@ func Open(path string) (d *Dir, err error) {
 	if err := os.MkdirAll(filepath.Join(path, itemsName), 0o700); err != nil {
 		return nil, err
 	}
-	_ = syncDir(filepath.Dir(path)) // which may be somebody else's, and closed to us
+	_ = disk.SyncFolder(filepath.Dir(path)) // which may be somebody else's, and closed to us
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := takeLock(lock); err != nil {
+	if err := disk.Lock(lock); err != nil {
 		lock.Close()
+		if errors.Is(err, disk.ErrLocked) {
+			err = ErrInUse
+		}
 		return nil, err
 	}
 	d = &Dir{path: path, lock: lock, seed: maphash.MakeSeed(), stored: map[fingerprint]string{}}
@@ -103,6 +107,19 @@ func (d *Dir) Close() error {
 	err := d.lock.Close()
 	d.lock = nil
 	return err
+}
+
+// Read is the latest record of a folder, nil if there is none. It takes no lock and changes nothing, and may be used
+// while a run goes on.
+func Read(path string) (*runner.Checkpoint, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("reading the ledger: %w", err)
+	}
+	c, err := (&Dir{path: path}).load()
+	if err != nil {
+		return nil, fmt.Errorf("reading the ledger %s: %w", path, err)
+	}
+	return c, nil
 }
 
 // Latest is the latest record, nil if there is none. It belongs to the caller.
@@ -166,7 +183,7 @@ func (d *Dir) write(c runner.Checkpoint) error {
 		*list = short
 	}
 	if len(d.stored) > count {
-		if err := syncDir(filepath.Join(d.path, itemsName)); err != nil {
+		if err := disk.SyncFolder(filepath.Join(d.path, itemsName)); err != nil {
 			return err
 		}
 	}
@@ -183,7 +200,7 @@ func (d *Dir) commit() error {
 	if err := os.Rename(name+newSuffix, name); err != nil {
 		return err
 	}
-	return syncDir(d.path)
+	return disk.SyncFolder(d.path)
 }
 
 const digestPrefix = "sha256:"
