@@ -25,6 +25,9 @@ type Options struct {
 	Env []string
 	// Files are open in the child from descriptor 3 on.
 	Files []*os.File
+	// In and Out, unless nil, are standard input and output of the child. Otherwise there is nothing to read, and standard
+	// output goes where standard error does.
+	In, Out *os.File
 	// Output receives standard output and standard error; nil discards them. The last of them is in errors anyway.
 	Output io.Writer
 	// Outlives lets the child live on when this process dies.
@@ -74,6 +77,12 @@ func Start(ctx context.Context, argv []string, opts *Options) (*Process, error) 
 	p.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
 	p.cmd.Env, p.cmd.ExtraFiles = opts.Env, opts.Files
 	p.cmd.Stdout, p.cmd.Stderr = last, last
+	if opts.In != nil {
+		p.cmd.Stdin = opts.In
+	}
+	if opts.Out != nil {
+		p.cmd.Stdout = opts.Out
+	}
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(os.Interrupt) }
 	p.cmd.WaitDelay = p.grace
 	setAttributes(p.cmd, opts.Outlives)
