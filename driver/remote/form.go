@@ -194,4 +194,3 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 func duration(ms float64) time.Duration {
 	return time.Duration(math.Round(ms * float64(time.Millisecond)))
 }
-
