@@ -17,6 +17,7 @@ import (
 
 	"github.com/deskagent/deskagent/approve"
 	"github.com/deskagent/deskagent/driver"
+	"github.com/deskagent/deskagent/driver/remote"
 )
 
 // The exit codes.
@@ -70,6 +71,7 @@ type command struct {
 	streams
 	verbose bool
 	display string
+	remote  string // of commands with remoteFlag
 }
 
 const rootHelp = `deskagent gives an OpenAI model a pair of hands on a Linux desktop: it performs the computer
@@ -104,7 +106,7 @@ func newRoot(s streams) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "say on standard error what is being done")
 	root.PersistentFlags().StringVar(&c.display, "display", "", "the X display, such as :1 (default $DISPLAY)")
-	root.AddCommand(newExercise(c), newRun(c), newAct(c), newScreenshot(c), newKeys(c), newBench(c), newDoctor(c), newWatchdog())
+	root.AddCommand(newExercise(c), newRun(c), newAct(c), newScreenshot(c), newServe(c), newKeys(c), newBench(c), newDoctor(c), newWatchdog())
 	root.InitDefaultCompletionCmd()
 	return root
 }
@@ -173,7 +175,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.As(err, new(usageError)):
 		return exitUsage
-	case errors.Is(err, approve.ErrDenied):
+	case errors.Is(err, approve.ErrDenied), errors.Is(err, remote.ErrDeclined):
 		return exitDeclined
 	}
 	return exitFailed

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image"
 	"io"
 	"log/slog"
 	"net"
@@ -23,7 +24,6 @@ import (
 
 	"github.com/deskagent/deskagent/approve"
 	"github.com/deskagent/deskagent/driver"
-	"github.com/deskagent/deskagent/driver/x11"
 	"github.com/deskagent/deskagent/toolset"
 )
 
@@ -91,6 +91,7 @@ func newRun(c *command) *cobra.Command {
 	flags.IntVar(&r.encoding.Quality, "quality", 0, "quality of JPEG pictures, from 1 to 100 (default 85)")
 	flags.Var(&r.limits, "limits", "how large pictures may be: original, high, small or tiles")
 	handsFlags(cmd, &r.hands)
+	remoteFlag(cmd, c)
 	return cmd
 }
 
@@ -118,7 +119,7 @@ func (r *runTask) run(ctx context.Context, task string) error {
 	if err := r.eyes.resolve(); err != nil {
 		return err
 	}
-	present, err := r.encoding.Presenter()
+	present, err := r.presenter()
 	if err != nil {
 		return usageError{err}
 	}
@@ -131,8 +132,10 @@ func (r *runTask) run(ctx context.Context, task string) error {
 		return err
 	}
 	defer closePolicy()
-	if err := r.checkGuest(); err != nil {
-		return err
+	if r.remote == "" { // otherwise the other side does
+		if err := r.checkGuest(r.allowHost); err != nil {
+			return err
+		}
 	}
 	d, err := r.open(ctx, r.hands, r.eyes.sight)
 	if err != nil {
@@ -160,6 +163,15 @@ func (r *runTask) run(ctx context.Context, task string) error {
 	}
 	fmt.Fprintln(r.out, printable(response.OutputText()))
 	return d.Close()
+}
+
+// presenter is nil, the default, where that would do the same: it sends files that the driver has as they are.
+func (r *runTask) presenter() (func(context.Context, *image.RGBA) (toolset.Picture, error), error) {
+	present, err := r.encoding.Presenter()
+	if err != nil || r.encoding == (toolset.Encoding{Format: "png"}) {
+		return nil, err
+	}
+	return present, nil
 }
 
 // explain adds what can be done about an error.
@@ -208,11 +220,11 @@ func loopback(host string) bool {
 }
 
 // checkGuest refuses a display that is not marked as a guest's.
-func (r *runTask) checkGuest() error {
-	if r.allowHost {
+func (c *command) checkGuest(allowHost bool) error {
+	if allowHost {
 		return nil
 	}
-	name, err := r.displayName()
+	name, err := c.displayName()
 	if err != nil {
 		return err
 	}
@@ -231,7 +243,7 @@ func (r *runTask) checkGuest() error {
 }
 
 // checkView has pictures without a size fit, and refuses a view that the screen does not have.
-func (r *runTask) checkView(ctx context.Context, d *x11.Driver) error {
+func (r *runTask) checkView(ctx context.Context, d driver.Sizer) error {
 	r.eyes.view.Most = toolset.DefaultFit
 	bounds, err := d.Bounds(ctx)
 	if err != nil {

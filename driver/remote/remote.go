@@ -99,7 +99,11 @@ const (
 // New begins a conversation with a server: in is what the server writes, out is what it reads. Both are closed by
 // Close, and when New fails. Closing in has to end a Read of it.
 func New(ctx context.Context, in io.ReadCloser, out io.WriteCloser) (*Driver, error) {
-	return open(ctx, newWire(in, out), nil)
+	d, err := open(ctx, newWire(in, out), nil)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to a desktop: %w", err)
+	}
+	return d, nil
 }
 
 func open(ctx context.Context, w *wire, why func() error) (*Driver, error) {
@@ -121,7 +125,7 @@ func open(ctx context.Context, w *wire, why func() error) (*Driver, error) {
 		} else {
 			err = d.explain(err)
 		}
-		return nil, fmt.Errorf("connecting to a desktop: %w", err)
+		return nil, err
 	}
 	d.session = session
 	go func() {

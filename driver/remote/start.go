@@ -36,15 +36,16 @@ func Start(ctx context.Context, argv []string, opts *StartOptions) (_ *Driver, e
 	if err != nil {
 		return nil, err
 	}
-	defer childIn.Close()
 	fromChild, childOut, err := os.Pipe()
 	if err != nil {
+		childIn.Close()
 		toChild.Close()
 		return nil, err
 	}
-	defer childOut.Close()
 	// The child is to outlive the context, which is that of the beginning alone.
 	process, err := run.Start(context.WithoutCancel(ctx), argv, &run.Options{In: childIn, Out: childOut, Output: opts.Stderr})
+	childIn.Close()
+	childOut.Close() // so that what it writes ends with it
 	if err != nil {
 		toChild.Close()
 		fromChild.Close()
