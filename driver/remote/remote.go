@@ -88,13 +88,12 @@ var (
 	_ driver.Holder = (*Driver)(nil)
 )
 
-const (
-	// handshakeTime bounds how long a server may take to come up.
-	handshakeTime = 30 * time.Second
-	// heartbeat is how long a call may take before it is asked whether the server is still there, and how long the server
-	// may take to say so. A server that is alive answers while it works.
-	heartbeat = 10 * time.Second
-)
+// handshakeTime bounds how long a server may take to come up.
+const handshakeTime = 30 * time.Second
+
+// heartbeat is how long a call may take before it is asked whether the server is still there, and how long the server
+// may take to say so. A server that is alive answers while it works. It is a variable for tests.
+var heartbeat = 10 * time.Second
 
 // New begins a conversation with a server: in is what the server writes, out is what it reads. Both are closed by
 // Close, and when New fails. Closing in has to end a Read of it.

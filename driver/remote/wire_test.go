@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bufio"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/deskagent/deskagent/driver"
+	"github.com/deskagent/deskagent/driver/drivertest"
 )
 
 func TestReadLine(t *testing.T) {
@@ -203,4 +205,62 @@ func TestPlain(t *testing.T) {
 	if got := plain(strings.Repeat("ä", 5000)); len(got) > 2010 || !strings.HasSuffix(got, "ä…") {
 		t.Errorf("got %d bytes that end with %q, want fewer", len(got), got[len(got)-8:])
 	}
+}
+
+// TestSilence checks that a call ends when the server is not there any more although the connection is, as when the
+// container it is in has been paused; and that a call that takes long does not.
+func TestSilence(t *testing.T) {
+	defer func(before time.Duration) { heartbeat = before }(heartbeat)
+	heartbeat = 200 * time.Millisecond
+	release := make(chan struct{})
+	f := &drivertest.Fake{Screen: image.Rect(0, 0, 640, 480), Hook: func(ctx context.Context, _ driver.Action) error {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return nil
+	}}
+	server, err := NewServer(f, &ServerOptions{Approve: Allow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	through := &valve{ReadCloser: fromServer, shut: make(chan struct{})}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(t.Context(), in, out) }()
+	d, err := New(t.Context(), through, toServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(5*heartbeat, func() { close(release) })
+	if err := d.Wait(t.Context(), driver.Wait{}); err != nil {
+		t.Errorf("a call that takes long: got %v", err)
+	}
+	close(through.shut)
+	begin := time.Now()
+	if err := d.Wait(t.Context(), driver.Wait{}); !errors.Is(err, driver.ErrDisplayLost) {
+		t.Errorf("got %v after %v, want %v", err, time.Since(begin), driver.ErrDisplayLost)
+	}
+	if err := errors.Join(d.Close(), <-served); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		t.Error(err)
+	}
+}
+
+// A valve lets nothing through once it is shut.
+type valve struct {
+	io.ReadCloser
+	shut chan struct{}
+}
+
+func (v *valve) Read(p []byte) (int, error) {
+	n, err := v.ReadCloser.Read(p)
+	select {
+	case <-v.shut:
+		if err == nil {
+			return 0, nil
+		}
+	default:
+	}
+	return n, err
 }
