@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"image"
@@ -11,6 +12,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,7 +58,7 @@ func serve(t testing.TB, d driver.Driver) *served {
 // serveWith serves a driver over two pipes. When the test ends the client is closed, and the server has to end by itself.
 func serveWith(t testing.TB, d driver.Driver, opts *remote.ServerOptions) *served {
 	t.Helper()
-	s := begin(t, d, opts)
+	s := offer(t, d, opts)
 	client, err := remote.New(t.Context(), s.fromServer, s.toServer)
 	if err != nil {
 		t.Fatal(err)
@@ -70,8 +73,8 @@ func serveWith(t testing.TB, d driver.Driver, opts *remote.ServerOptions) *serve
 	return s
 }
 
-// begin serves a driver to a client that is to come.
-func begin(t testing.TB, d driver.Driver, opts *remote.ServerOptions) *served {
+// offer serves a driver to a client that is to come.
+func offer(t testing.TB, d driver.Driver, opts *remote.ServerOptions) *served {
 	t.Helper()
 	server, err := remote.NewServer(d, opts)
 	if err != nil {
@@ -207,6 +210,47 @@ func TestPicture(t *testing.T) {
 		if err != nil || got.Rect != want.Rect || !slices.Equal(got.Pix, want.Pix) {
 			t.Errorf("got another picture, %v", err)
 		}
+	}
+}
+
+// TestScreenOffTheOrigin is about a monitor that is not in the top left corner.
+func TestScreenOffTheOrigin(t *testing.T) {
+	want := painted(image.Rect(100, 50, 164, 98))
+	f := &drivertest.Fake{Screen: want.Rect, Picture: func() *image.RGBA { return want }}
+	d := serve(t, f)
+	frame, err := d.Screenshot(t.Context())
+	if err != nil || frame.Area != want.Rect || frame.Image.Rect != want.Rect || frame.Image.RGBAAt(120, 60) != want.RGBAAt(120, 60) {
+		t.Errorf("got %v of %v, want %v, %v", frame.Image.Rect, frame.Area, want.Rect, err)
+	}
+	if got, err := d.Bounds(t.Context()); err != nil || got != want.Rect {
+		t.Errorf("bounds: got %v, %v, want %v", got, err, want.Rect)
+	}
+}
+
+// TestWhatIsSent checks that fields nobody knows are left out, that the action is not changed by that, and that a text is
+// never another one on the other side.
+func TestWhatIsSent(t *testing.T) {
+	f := &drivertest.Fake{Screen: image.Rect(0, 0, 640, 480)}
+	d := serve(t, f)
+	extra := driver.Extra{"note": json.RawMessage(`"x"`)}
+	for _, a := range []driver.Action{
+		driver.Click{Button: driver.ButtonLeft, Extra: extra}, driver.DoubleClick{Extra: extra},
+		driver.Drag{Path: make([]image.Point, 2), Extra: extra, PathExtra: []driver.Extra{extra, nil}}, driver.Keypress{Keys: []string{"a"}, Extra: extra},
+		driver.Move{Extra: extra}, driver.Scroll{Extra: extra}, driver.Type{Text: "<&> a\n\t\"", Extra: extra}, driver.Wait{Extra: extra},
+	} {
+		before := driver.Clone(a)
+		if _, err := driver.Do(t.Context(), d, a); err != nil || !reflect.DeepEqual(a, before) {
+			t.Errorf("%s: got %v, and %v", a.Kind(), err, a)
+		}
+	}
+	if got := len(f.Actions()); got != 8 {
+		t.Errorf("got %d actions, want 8", got)
+	}
+	if got := f.Actions()[6].(driver.Type).Text; got != "<&> a\n\t\"" {
+		t.Errorf("typed %q", got)
+	}
+	if err := d.Type(t.Context(), driver.Type{Text: "a\xff"}); !errors.Is(err, driver.ErrInvalidAction) {
+		t.Errorf("a text that is not UTF-8: got %v, want %v", err, driver.ErrInvalidAction)
 	}
 }
 
@@ -416,6 +460,31 @@ func TestApprove(t *testing.T) {
 		}
 	})
 
+	t.Run("one at a time", func(t *testing.T) {
+		var asking atomic.Int32
+		f := &drivertest.Fake{Screen: image.Rect(0, 0, 640, 480)}
+		d := serveWith(t, f, &remote.ServerOptions{Approve: func(context.Context, driver.Action) error {
+			defer asking.Add(-1)
+			if n := asking.Add(1); n > 1 {
+				t.Errorf("%d questions at a time", n)
+			}
+			time.Sleep(10 * time.Millisecond)
+			return nil
+		}})
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if err := d.Click(t.Context(), click); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if got := f.Overlap(); got != 1 {
+			t.Errorf("%d actions at a time, want 1", got)
+		}
+	})
+
 	t.Run("given up meanwhile", func(t *testing.T) {
 		f := &drivertest.Fake{Screen: image.Rect(0, 0, 640, 480)}
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -492,8 +561,12 @@ func TestEnds(t *testing.T) {
 				return held
 			}
 			failed := dragging(t.Context(), t, s, held)
+			begin := time.Now()
 			test.end(s)
 			err := s.end(t)
+			if took := time.Since(begin); took > time.Second {
+				t.Errorf("the server returned after %v, want it at once", took)
+			}
 			if got := held(); len(got) > 0 {
 				t.Errorf("%v down when the server has returned", got)
 			}
@@ -507,7 +580,7 @@ func TestEnds(t *testing.T) {
 			} else {
 				within(t, time.Second, failed, test.client)
 			}
-			begin := time.Now()
+			begin = time.Now()
 			if err := s.Move(t.Context(), driver.Move{X: 1, Y: 1}); err == nil || time.Since(begin) > time.Second {
 				t.Errorf("another call: got %v after %v, want an error at once", err, time.Since(begin))
 			}
@@ -520,7 +593,7 @@ var errAny = errors.New("some error")
 // TestNobodyReads checks that a client which does not read its answers keeps nobody.
 func TestNobodyReads(t *testing.T) {
 	f := &drivertest.Fake{Screen: image.Rect(0, 0, 1280, 800), Picture: func() *image.RGBA { return painted(image.Rect(0, 0, 1280, 800)) }}
-	s := begin(t, f, &remote.ServerOptions{Approve: remote.Allow})
+	s := offer(t, f, &remote.ServerOptions{Approve: remote.Allow})
 	fmt.Fprintln(s.toServer, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 	fmt.Fprintln(s.toServer, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	fmt.Fprintln(s.toServer, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"screenshot","arguments":{}}}`)
@@ -532,9 +605,27 @@ func TestNobodyReads(t *testing.T) {
 			lines++
 		}
 	}
+	begin := time.Now()
 	s.stop()
-	if err := s.end(t); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
+	if err := s.end(t); !errors.Is(err, context.Canceled) || time.Since(begin) > 2*time.Second {
+		t.Errorf("got %v after %v, want %v after a second", err, time.Since(begin), context.Canceled)
+	}
+}
+
+// TestCancelWaits checks that a call that is given up ends when the driver has let go of everything, and not before.
+func TestCancelWaits(t *testing.T) {
+	var released atomic.Bool
+	f := &drivertest.Fake{Screen: image.Rect(0, 0, 640, 480), Hook: func(ctx context.Context, _ driver.Action) error {
+		<-ctx.Done()
+		time.Sleep(200 * time.Millisecond)
+		released.Store(true)
+		return ctx.Err()
+	}}
+	d := serve(t, f)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := d.Move(ctx, driver.Move{}); !errors.Is(err, context.DeadlineExceeded) || !released.Load() {
+		t.Errorf("got %v and released %v, want %v after the release", err, released.Load(), context.DeadlineExceeded)
 	}
 }
 
@@ -629,7 +720,7 @@ func TestNothingStays(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
 		f := &drivertest.Fake{Screen: image.Rect(0, 0, 640, 480)}
-		s := begin(t, f, &remote.ServerOptions{Approve: remote.Allow})
+		s := offer(t, f, &remote.ServerOptions{Approve: remote.Allow})
 		d, err := remote.New(t.Context(), s.fromServer, s.toServer)
 		if err != nil {
 			t.Fatal(err)

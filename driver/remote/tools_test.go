@@ -23,7 +23,7 @@ import (
 // stranger connects a client that knows nothing of deskagent, of a revision of MCP, with the transport of the SDK.
 func stranger(t *testing.T, d driver.Driver, version string) *mcp.ClientSession {
 	t.Helper()
-	s := begin(t, d, &remote.ServerOptions{Approve: remote.Allow, Version: "1.2.3"})
+	s := offer(t, d, &remote.ServerOptions{Approve: remote.Allow, Version: "1.2.3"})
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "stranger", Version: "1"}, nil).
 		Connect(t.Context(), &mcp.IOTransport{Reader: s.fromServer, Writer: s.toServer}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
