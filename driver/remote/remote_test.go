@@ -282,6 +282,7 @@ func TestScenes(t *testing.T) {
 		{"none", []driver.Scene{scene(0)}, driver.Scene{}, errNoWindow, 1, 2},
 		{"none any more", nil, driver.Scene{}, errNoWindow, 1, 2},
 		{"one again", []driver.Scene{scene(20)}, scene(20), nil, 2, 2},
+		{"one that is refused, before", []driver.Scene{scene(10)}, scene(10), nil, 2, 2},
 	}
 	for _, step := range steps {
 		if step.scenes != nil {
@@ -291,6 +292,9 @@ func TestScenes(t *testing.T) {
 		chooses := 0
 		frame, err := d.View(t.Context(), func(s driver.Scene) (image.Rectangle, image.Point, error) {
 			chooses++
+			if step.name == "one that is refused, before" && s == scene(20) {
+				return image.Rectangle{}, image.Point{}, errNoWindow
+			}
 			return window(s)
 		})
 		if !errors.Is(err, step.err) || v.looks != step.looks || chooses != step.chooses {
