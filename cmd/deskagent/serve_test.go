@@ -104,7 +104,13 @@ type servant struct {
 
 func startServant(t *testing.T, display string) *servant {
 	t.Helper()
-	s := &servant{process: deskagent(t, display, "", "serve", "--approve", "allow", "--allow-host")}
+	return connect(t, deskagent(t, display, "", "serve", "--approve", "allow", "--allow-host"))
+}
+
+// connect starts a command that serves.
+func connect(t *testing.T, serve *exec.Cmd) *servant {
+	t.Helper()
+	s := &servant{process: serve}
 	in, toServer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -21,6 +22,10 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "fail":
 		os.Stdout.WriteString("about to fail\n")
+		os.Exit(3)
+	case "echo and fail":
+		io.Copy(os.Stdout, os.Stdin)
+		os.Stderr.WriteString("alas\n")
 		os.Exit(3)
 	case "sleep":
 		time.Sleep(time.Minute)
@@ -135,6 +140,33 @@ func TestChildOutlivesParent(t *testing.T) {
 	}
 	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil && bytes.Contains(stat, []byte(") Z ")) {
 		t.Error("the child has died with its parent")
+	}
+}
+
+// TestStreams checks that a child has the streams that it is given, and that its last words are of standard error.
+func TestStreams(t *testing.T) {
+	in, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	p := start(t, t.Context(), "echo and fail", run.Options{In: in, Out: out})
+	in.Close()
+	out.Close()
+	if _, err := to.WriteString("hello"); err != nil {
+		t.Fatal(err)
+	}
+	to.Close()
+	if got, err := io.ReadAll(from); err != nil || string(got) != "hello" {
+		t.Errorf("got %q, %v, want hello", got, err)
+	}
+	var failed *run.Error
+	if err := p.Err(); !errors.As(err, &failed) || failed.Output != "alas" {
+		t.Errorf("got %v, want its last words", err)
 	}
 }
 
