@@ -73,12 +73,14 @@ type Driver struct {
 	// why says more about the end of a connection that was not closed; nil when nobody can.
 	why func() error
 	// process is the child that Start has started, nil with New.
-	process *run.Process
+	process   *run.Process
+	heartbeat time.Duration // the constant, but in tests
 	// ended is closed when nothing of the connection is left.
 	ended chan struct{}
 
-	mu    sync.Mutex
-	scene *driver.Scene // of the last picture, nil before
+	mu      sync.Mutex
+	scene   *driver.Scene  // of the last picture, nil before
+	running sync.WaitGroup // begun under mu as long as the connection has not ended
 }
 
 var (
@@ -92,8 +94,8 @@ var (
 const handshakeTime = 30 * time.Second
 
 // heartbeat is how long a call may take before it is asked whether the server is still there, and how long the server
-// may take to say so. A server that is alive answers while it works. It is a variable for tests.
-var heartbeat = 10 * time.Second
+// may take to say so. A server that is alive answers while it works.
+const heartbeat = 10 * time.Second
 
 // New begins a conversation with a server: in is what the server writes, out is what it reads. Both are closed by
 // Close, and when New fails. Closing in has to end a Read of it.
@@ -106,7 +108,7 @@ func New(ctx context.Context, in io.ReadCloser, out io.WriteCloser) (*Driver, er
 }
 
 func open(ctx context.Context, w *wire, why func() error) (*Driver, error) {
-	d := &Driver{wire: w, why: why, ended: make(chan struct{})}
+	d := &Driver{wire: w, why: why, heartbeat: heartbeat, ended: make(chan struct{})}
 	d.lost, d.lose = context.WithCancelCause(context.Background())
 	client := mcp.NewClient(&mcp.Implementation{Name: "deskagent", Version: "1"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	handshake, cancel := context.WithTimeoutCause(ctx, handshakeTime, fmt.Errorf("no answer within %v", handshakeTime))
@@ -155,7 +157,9 @@ func (d *Driver) explain(err error) error {
 // closed its side, which it does when it has let go of everything, for a second at most. Closing a closed Driver
 // does nothing.
 func (d *Driver) Close() error {
+	d.mu.Lock() // whatever is started was started before
 	d.lose(ErrClosed)
+	d.mu.Unlock()
 	d.wire.out.Close()
 	select {
 	case <-d.ended:
@@ -163,6 +167,7 @@ func (d *Driver) Close() error {
 		d.wire.Close()
 		<-d.ended
 	}
+	d.running.Wait()
 	if d.process == nil {
 		return nil
 	}
@@ -204,11 +209,11 @@ func (d *Driver) wait(ctx context.Context, name string, arguments any) (*mcp.Cal
 	defer giveUp()
 	request, sent := withID(request)
 	answers := make(chan answer, 1)
-	go func() {
+	d.start(func() {
 		r, err := d.session.CallTool(request, &mcp.CallToolParams{Name: name, Arguments: arguments})
 		answers <- answer{r, err}
-	}()
-	beat := time.NewTicker(heartbeat)
+	})
+	beat := time.NewTicker(d.heartbeat)
 	defer beat.Stop()
 	for {
 		select {
@@ -219,7 +224,7 @@ func (d *Driver) wait(ctx context.Context, name string, arguments any) (*mcp.Cal
 		case <-ctx.Done():
 			return d.cancel(ctx, sent, answers)
 		case <-beat.C:
-			go d.ping()
+			d.start(d.ping)
 		}
 	}
 }
@@ -251,7 +256,9 @@ func (d *Driver) cancel(ctx context.Context, sent <-chan jsonrpc.ID, answers <-c
 			if err != nil {
 				return nil, err
 			}
-			go d.wire.Write(context.WithoutCancel(ctx), &jsonrpc.Request{Method: "notifications/cancelled", Params: params})
+			d.start(func() {
+				d.wire.Write(context.WithoutCancel(ctx), &jsonrpc.Request{Method: "notifications/cancelled", Params: params})
+			})
 		case <-answers: // That it was done in time after all is of no interest: a driver stops when it is told.
 			return nil, context.Cause(ctx)
 		case <-d.lost.Done():
@@ -264,11 +271,20 @@ func (d *Driver) cancel(ctx context.Context, sent <-chan jsonrpc.ID, answers <-c
 
 // ping ends the connection when the server does not answer: it has been stopped, say, or the network is gone.
 func (d *Driver) ping() {
-	ctx, cancel := context.WithTimeout(d.lost, heartbeat)
-	defer cancel()
-	if err := d.session.Ping(ctx, nil); err != nil && d.lost.Err() == nil {
-		d.lose(fmt.Errorf("%w: the other side has not answered for %v", driver.ErrDisplayLost, 2*heartbeat))
-		d.wire.Close()
+	late := time.AfterFunc(d.heartbeat, func() {
+		d.lose(fmt.Errorf("%w: the other side has not answered for %v", driver.ErrDisplayLost, 2*d.heartbeat))
+		d.wire.Close() // also out of a write that nobody reads
+	})
+	defer late.Stop()
+	d.session.Ping(d.lost, nil) // an error is a sign of life too
+}
+
+// start runs f in a goroutine that Close waits for, unless the connection has ended.
+func (d *Driver) start(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lost.Err() == nil {
+		d.running.Go(f)
 	}
 }
 

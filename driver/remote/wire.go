@@ -24,8 +24,8 @@ const maxLine = 64 << 20
 //
 // The SDK's own transport would do. But it and what is above it go over each byte of a message about eight times on the
 // way from one program to the other, parsing and copying JSON. With that a picture of 1280x800 took 2.4 times as long as
-// without a wire; now it takes 1.2 times as long (BenchmarkServe). So
-// pictures go around all that, as [parcels]: what is on the wire is the same.
+// without a wire; now it takes 1.2 times as long (BenchmarkServe in cmd/deskagent). So pictures go around all that, as
+// [parcels]: what is on the wire is the same.
 type wire struct {
 	in  io.ReadCloser
 	out io.WriteCloser

@@ -210,8 +210,6 @@ func TestPlain(t *testing.T) {
 // TestSilence checks that a call ends when the server is not there any more although the connection is, as when the
 // container it is in has been paused; and that a call that takes long does not.
 func TestSilence(t *testing.T) {
-	defer func(before time.Duration) { heartbeat = before }(heartbeat)
-	heartbeat = 200 * time.Millisecond
 	release := make(chan struct{})
 	f := &drivertest.Fake{Screen: image.Rect(0, 0, 640, 480), Hook: func(ctx context.Context, _ driver.Action) error {
 		select {
@@ -233,7 +231,8 @@ func TestSilence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(5*heartbeat, func() { close(release) })
+	d.heartbeat = 200 * time.Millisecond
+	time.AfterFunc(5*d.heartbeat, func() { close(release) })
 	if err := d.Wait(t.Context(), driver.Wait{}); err != nil {
 		t.Errorf("a call that takes long: got %v", err)
 	}
