@@ -1,10 +1,13 @@
 package driver_test
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"image"
+	"image/png"
 	"strings"
 	"testing"
 
@@ -230,6 +233,38 @@ func TestButtonText(t *testing.T) {
 	for b := driver.ButtonLeft; b <= driver.ButtonForward; b++ {
 		if got, err := driver.ParseButton(b.String()); got != b || err != nil {
 			t.Errorf("got %v, %v, want %v", got, err, b)
+		}
+	}
+}
+
+func TestPixels(t *testing.T) {
+	want := image.NewRGBA(image.Rect(0, 0, 5, 4))
+	for i := range want.Pix {
+		if want.Pix[i] = byte(7 * i); i%4 == 3 {
+			want.Pix[i] = 0xff
+		}
+	}
+	file := func(picture image.Image) string {
+		var b bytes.Buffer
+		if err := png.Encode(&b, picture); err != nil {
+			t.Fatal(err)
+		}
+		return "data:image/png;base64," + base64.StdEncoding.EncodeToString(b.Bytes())
+	}
+	frame := driver.Frame{DataURL: file(want)}
+	got, err := frame.Pixels()
+	if err != nil || got.Rect != want.Rect || !bytes.Equal(got.Pix, want.Pix) {
+		t.Errorf("got %v, %v, want the pixels of the file", got, err)
+	}
+	if again, err := frame.Pixels(); again != got || frame.Image != got || err != nil {
+		t.Errorf("got %p, %v, want %p again", again, err, got)
+	}
+	for name, f := range map[string]driver.Frame{
+		"nothing": {}, "no file": {DataURL: "data:image/png;base64,AAAA"}, "no base64": {DataURL: "data:image/png;base64,?"},
+		"other pixels": {DataURL: file(image.NewGray(image.Rect(0, 0, 2, 2)))},
+	} {
+		if got, err := f.Pixels(); err == nil {
+			t.Errorf("%s: got %v and no error", name, got.Rect)
 		}
 	}
 }

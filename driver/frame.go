@@ -2,7 +2,12 @@ package driver
 
 import (
 	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
 	"image"
+	"image/png"
+	"strings"
 	"time"
 )
 
@@ -10,7 +15,11 @@ import (
 // does not know is zero.
 type Frame struct {
 	// Image holds the pixels, fully opaque. Its bounds are Area, or start at (0,0) where a [Viewer] has changed the size.
+	// A Viewer may leave it nil, if it has a DataURL: Pixels makes it of that.
 	Image *image.RGBA
+	// DataURL is the picture as the data URL of a PNG file, where a driver got it as a file. Whoever only sends it on
+	// need not decode and encode it again. Otherwise it is empty.
+	DataURL string
 	// Taken is when the pixels were read.
 	Taken time.Time
 	// ID numbers the frames of one driver, from 1.
@@ -22,6 +31,27 @@ type Frame struct {
 	Settling Settling
 	// Blank says why there may be nothing to see: "all black", say, or that the screen saver is on.
 	Blank string
+}
+
+// Pixels returns Image, which it first makes of DataURL where there is none. Not for several goroutines at once.
+func (f *Frame) Pixels() (*image.RGBA, error) {
+	if f.Image != nil {
+		return f.Image, nil
+	}
+	_, file, ok := strings.Cut(f.DataURL, ";base64,")
+	if !ok {
+		return nil, errors.New("a frame without a picture")
+	}
+	picture, err := png.Decode(base64.NewDecoder(base64.StdEncoding, strings.NewReader(file)))
+	if err != nil {
+		return nil, fmt.Errorf("decoding a picture: %w", err)
+	}
+	rgba, ok := picture.(*image.RGBA) // what image/png makes of colours without alpha
+	if !ok {
+		return nil, fmt.Errorf("decoding a picture: pixels of type %T, want colours of 8 bits without alpha", picture)
+	}
+	f.Image = rgba
+	return rgba, nil
 }
 
 // A Scene is the geometry of a screen at one moment, in screen space.

@@ -33,6 +33,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/openai/openai-go/v3/packages/param"
+
 	"github.com/deskagent/deskagent/approve"
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/scaling"
@@ -49,7 +51,8 @@ type Options struct {
 	// Limits are what pictures must be within; larger ones are refused. Zero: [DefaultLimits].
 	Limits Limits
 	// Present turns a finished picture, its origin at (0,0), into what the API can be sent: a data URL or the
-	// id of an uploaded file. It must not keep the picture. Nil: that of the zero [Encoding].
+	// id of an uploaded file. It must not keep the picture. Nil: that of the zero [Encoding], or what the driver has as
+	// a PNG file already, as it is.
 	Present func(ctx context.Context, picture *image.RGBA) (Picture, error)
 
 	// OnCall gets each call after it was checked and scaled, before anything is asked.
@@ -79,8 +82,10 @@ type Shot struct {
 	CallID  string
 	Frame   *driver.Frame   // what the driver captured
 	Mapping scaling.Mapping // from the picture to the screen
-	Image   *image.RGBA     // the picture; that of the Frame where the driver is a [driver.Viewer]
-	Picture Picture         // what is sent
+	// Image is the picture: that of the Frame where the driver is a [driver.Viewer], and nil where that had a file which
+	// is sent as it is. Frame.Pixels has it then.
+	Image   *image.RGBA
+	Picture Picture // what is sent
 }
 
 // Policy says who is asked. The zero Policy declines everything.
@@ -113,6 +118,7 @@ const (
 type Toolset struct {
 	driver driver.Driver
 	opts   Options
+	asIs   bool // whether a PNG file that the driver has is presented as it is
 
 	mu     sync.Mutex // guards what follows
 	active bool
@@ -157,7 +163,7 @@ func New(d driver.Driver, opts *Options) (*Toolset, error) {
 	if t.opts.Limits == (Limits{}) {
 		t.opts.Limits = DefaultLimits
 	}
-	if t.opts.Present == nil {
+	if t.asIs = t.opts.Present == nil; t.asIs {
 		present, err := Encoding{}.Presenter()
 		if err != nil {
 			return nil, fmt.Errorf("making a computer toolset: %w", err)
@@ -414,9 +420,6 @@ func (t *Toolset) grab(ctx context.Context, s *Shot) (Reason, error) {
 	if noView != nil {
 		return ReasonBadScreenshot, err
 	}
-	if err == nil && s.Frame != nil {
-		s.Image = s.Frame.Image
-	}
 	return ReasonDriverFailed, err
 }
 
@@ -440,14 +443,22 @@ func (t *Toolset) mapping(v scaling.View, screen image.Rectangle) (scaling.Mappi
 
 // present makes the picture of the frame in s, unless the driver has, and what is sent of it.
 func (t *Toolset) present(ctx context.Context, s *Shot) (err error) {
-	if s.Frame == nil || s.Frame.Image == nil {
+	if s.Frame == nil {
 		return errors.New("the driver returned no picture")
 	}
-	if s.Image == nil {
-		if s.Mapping, err = t.mapping(t.opts.View, s.Frame.Image.Bounds()); err != nil {
+	_, made := t.driver.(driver.Viewer)
+	if made && t.asIs && s.Frame.DataURL != "" {
+		s.Picture = Picture{Type: PictureType, ImageURL: param.NewOpt(s.Frame.DataURL)}
+		return s.Picture.check(s.Mapping.Size())
+	}
+	if s.Image, err = s.Frame.Pixels(); err != nil {
+		return err
+	}
+	if !made {
+		if s.Mapping, err = t.mapping(t.opts.View, s.Image.Rect); err != nil {
 			return err
 		}
-		if s.Image, err = s.Mapping.Picture(s.Frame.Image); err != nil {
+		if s.Image, err = s.Mapping.Picture(s.Image); err != nil {
 			return err
 		}
 	}

@@ -143,3 +143,49 @@ func TestWindowRefuses(t *testing.T) {
 	checkReason(t, err, toolset.ReasonBadScreenshot)
 	checkLog(t, d.log)
 }
+
+// A fileDesk has its pictures as files.
+type fileDesk struct{ *viewingDesk }
+
+func (d fileDesk) View(ctx context.Context, choose func(driver.Scene) (image.Rectangle, image.Point, error)) (*driver.Frame, error) {
+	frame, err := d.viewingDesk.View(ctx, choose)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := toolset.PNG(ctx, frame.Image)
+	frame.Image, frame.DataURL = nil, encoded.ImageURL.Value
+	return frame, err
+}
+
+// TestPictureAsFile checks that a file that the driver has is sent as it is, and decoded for a Present of the caller's.
+func TestPictureAsFile(t *testing.T) {
+	var shots []toolset.Shot
+	keep := func(s toolset.Shot) { shots = append(shots, s) }
+	d := fileDesk{newViewingDesk()}
+	output, err := mustNew(t, d, &toolset.Options{OnPicture: keep}).Execute(t.Context(), call(shot), unasked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := shots[0]; got.Image != nil || got.Picture.ImageURL.Value != got.Frame.DataURL || !strings.Contains(string(output), got.Frame.DataURL) {
+		t.Errorf("got pixels %v and the URL %.40q, want what the driver had: %.40q", got.Image != nil, got.Picture.ImageURL.Value, got.Frame.DataURL)
+	}
+	if _, err := mustNew(t, d, &toolset.Options{Present: toolset.PNG, OnPicture: keep}).Execute(t.Context(), call(shot), unasked); err != nil {
+		t.Fatal(err)
+	}
+	if got := shots[1].Image; got == nil || got.Rect != image.Rect(0, 0, 400, 200) {
+		t.Errorf("got pixels %v, want 400x200", got)
+	}
+
+	_, err = mustNew(t, lyingDesk{d}, nil).Execute(t.Context(), call(shot), unasked)
+	checkReason(t, err, toolset.ReasonBadScreenshot)
+}
+
+// A lyingDesk has pictures of another size than it was asked for.
+type lyingDesk struct{ fileDesk }
+
+func (d lyingDesk) View(ctx context.Context, choose func(driver.Scene) (image.Rectangle, image.Point, error)) (*driver.Frame, error) {
+	return d.fileDesk.View(ctx, func(s driver.Scene) (image.Rectangle, image.Point, error) {
+		area, size, err := choose(s)
+		return area, size.Add(image.Pt(1, 0)), err
+	})
+}

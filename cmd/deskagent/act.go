@@ -55,6 +55,7 @@ func newAct(c *command) *cobra.Command {
 	cmd.Flags().BoolVar(&act.json, "json", false, "write one JSON object for each action done")
 	handsFlags(cmd, &act.hands)
 	sightFlags(cmd, &act.sight)
+	remoteFlag(cmd, c)
 	return cmd
 }
 
@@ -75,6 +76,9 @@ func (c *act) run(ctx context.Context, args []string) error {
 		if a.Kind() == driver.KindScreenshot && c.output == "" && !c.dryRun {
 			return usagef("a screenshot action needs -o FILE")
 		}
+	}
+	if c.dryRun && c.remote != "" {
+		return usagef("--dry-run is for a display: leave it out, or --remote")
 	}
 	if c.dryRun {
 		return c.show(ctx, actions)
@@ -179,6 +183,9 @@ type hands struct {
 	paste                   chordFlag // none where text is typed
 }
 
+// none reports whether all is left to the defaults.
+func (h hands) none() bool { return !h.release && !h.clearModifiers && len(h.paste) == 0 }
+
 func handsFlags(cmd *cobra.Command, h *hands) {
 	cmd.Flags().BoolVar(&h.release, "release", false, "first release the keys and buttons that are down")
 	cmd.Flags().BoolVar(&h.clearModifiers, "clear-modifiers", false, "lift modifiers that somebody holds, for the time of each action")
@@ -202,8 +209,8 @@ func (f *chordFlag) Set(s string) error {
 func (f *chordFlag) String() string { return strings.Join(*f, "+") }
 func (f *chordFlag) Type() string   { return "CHORD" }
 
-// open connects to the display. What the driver has to warn of is said, whatever the flags.
-func (c *command) open(ctx context.Context, h hands, s sight) (*x11.Driver, error) {
+// openDisplay connects to the display. What the driver has to warn of is said, whatever the flags.
+func (c *command) openDisplay(ctx context.Context, h hands, s sight) (*x11.Driver, error) {
 	name, err := c.displayName()
 	if err != nil {
 		return nil, err

@@ -24,6 +24,11 @@ type sight struct {
 	settle  settleFlag
 }
 
+// none reports whether all is left to the defaults.
+func (s sight) none() bool {
+	return s.monitor == "" && !s.pointer && len(s.masks) == 0 && s.settle == (settleFlag{})
+}
+
 const sightHelp = `Before a picture is taken after an action the screen is let come to rest; --settle says how long
 a reaction may take to begin, how long nothing must change then, and when the picture is taken in
 any case. --mask makes an area black in every picture, or the windows that have a text in their

@@ -17,6 +17,7 @@ import (
 
 	"github.com/deskagent/deskagent/approve"
 	"github.com/deskagent/deskagent/driver"
+	"github.com/deskagent/deskagent/driver/remote"
 	"github.com/deskagent/deskagent/sandbox"
 )
 
@@ -71,6 +72,7 @@ type command struct {
 	streams
 	verbose bool
 	display string
+	remote  string // of commands with remoteFlag
 }
 
 const rootHelp = `deskagent gives an OpenAI model a pair of hands on a Linux desktop: it performs the computer
@@ -105,8 +107,8 @@ func newRoot(s streams) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "say on standard error what is being done")
 	root.PersistentFlags().StringVar(&c.display, "display", "", "the X display, such as :1 (default $DISPLAY)")
-	root.AddCommand(newExercise(c), newRun(c), newResume(c), newLedger(c), newAct(c), newScreenshot(c), newSandbox(c), newKeys(c),
-		newBench(c), newDoctor(c), newGuest(c), newWatchdog())
+	root.AddCommand(newExercise(c), newRun(c), newResume(c), newLedger(c), newAct(c), newScreenshot(c), newServe(c), newSandbox(c),
+		newKeys(c), newBench(c), newDoctor(c), newGuest(c), newWatchdog())
 	root.InitDefaultCompletionCmd()
 	return root
 }
@@ -185,7 +187,7 @@ func exitCode(err error) int {
 		return child.code
 	case errors.As(err, new(usageError)):
 		return exitUsage
-	case errors.Is(err, approve.ErrDenied):
+	case errors.Is(err, approve.ErrDenied), errors.Is(err, remote.ErrDeclined):
 		return exitDeclined
 	}
 	return exitFailed

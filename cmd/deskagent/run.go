@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"image"
 	"io"
 	"log/slog"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"github.com/openai/openai-go/v3/shared"
 	"github.com/spf13/cobra"
 
-	"github.com/deskagent/deskagent/driver/x11"
+	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/runner"
 	"github.com/deskagent/deskagent/sandbox/desktop"
 	"github.com/deskagent/deskagent/toolset"
@@ -112,6 +113,7 @@ func runFlags(cmd *cobra.Command, r *runTask) {
 	flags.IntVar(&r.encoding.Quality, "quality", 0, "quality of JPEG pictures, from 1 to 100 (default 85)")
 	flags.Var(&r.limits, "limits", "how large pictures may be: whole, original, high, small or tiles")
 	handsFlags(cmd, &r.hands)
+	remoteFlag(cmd, r.command)
 }
 
 // runTask is one deskagent run.
@@ -177,7 +179,7 @@ func (r *runTask) prepare(s *session, task string) error {
 	if err != nil {
 		return err
 	}
-	present, err := r.encoding.Presenter()
+	present, err := r.presenter()
 	if err != nil {
 		return usageError{err}
 	}
@@ -224,8 +226,10 @@ func (r *runTask) play(ctx context.Context, s *session) (err error) {
 	if r.atTerminal() {
 		s.watch(observer{turn: (&follow{&terminal, r.err}).turn})
 	}
-	if err := r.checkGuest(); err != nil {
-		return err
+	if r.remote == "" { // otherwise the other side does
+		if err := r.checkGuest(r.allowHost); err != nil {
+			return err
+		}
 	}
 	d, err := r.open(ctx, r.hands, r.eyes.sight)
 	if err != nil {
@@ -245,12 +249,21 @@ func (r *runTask) play(ctx context.Context, s *session) (err error) {
 	return d.Close()
 }
 
+// presenter is nil, the default, where that would do the same: it sends files that the driver has as they are.
+func (r *runTask) presenter() (func(context.Context, *image.RGBA) (toolset.Picture, error), error) {
+	present, err := r.encoding.Presenter()
+	if err != nil || r.encoding == (toolset.Encoding{Format: "png"}) {
+		return nil, err
+	}
+	return present, nil
+}
+
 // checkGuest refuses a display that is not marked as a guest's.
-func (r *runTask) checkGuest() error {
-	if r.allowHost {
+func (c *command) checkGuest(allowHost bool) error {
+	if allowHost {
 		return nil
 	}
-	name, err := r.displayName()
+	name, err := c.displayName()
 	if err != nil {
 		return err
 	}
@@ -269,7 +282,7 @@ func (r *runTask) checkGuest() error {
 }
 
 // checkView has pictures without a size fit, and refuses a view that the screen does not have.
-func (r *runTask) checkView(ctx context.Context, d *x11.Driver) error {
+func (r *runTask) checkView(ctx context.Context, d driver.Sizer) error {
 	r.eyes.view.Most = toolset.DefaultFit
 	bounds, err := d.Bounds(ctx)
 	if err != nil {

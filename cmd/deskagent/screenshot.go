@@ -45,11 +45,16 @@ func newScreenshot(c *command) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.writePicture(file, frame.Image)
+			picture, err := frame.Pixels()
+			if err != nil {
+				return err
+			}
+			return c.writePicture(file, picture)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write, - for standard output")
 	eyesFlags(cmd, &e)
+	remoteFlag(cmd, c)
 	cmd.Flags().Lookup("size").Usage = "size of the picture (default that of the part shown)"
 	return cmd
 }

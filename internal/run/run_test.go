@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 	case "copy":
 		os.Stderr.WriteString("about to copy\n")
 		io.Copy(os.Stdout, os.Stdin)
+	case "echo and fail":
+		io.Copy(os.Stdout, os.Stdin)
+		os.Stderr.WriteString("alas\n")
+		os.Exit(3)
 	case "sleep":
 		time.Sleep(time.Minute)
 	case "parent", "parent that is outlived":
@@ -147,6 +151,33 @@ func TestChildOutlivesParent(t *testing.T) {
 	}
 	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil && bytes.Contains(stat, []byte(") Z ")) {
 		t.Error("the child has died with its parent")
+	}
+}
+
+// TestStreams checks that a child has the streams that it is given, and that its last words are of standard error.
+func TestStreams(t *testing.T) {
+	in, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	p := start(t, t.Context(), "echo and fail", run.Options{Input: in, Result: out})
+	in.Close()
+	out.Close()
+	if _, err := to.WriteString("hello"); err != nil {
+		t.Fatal(err)
+	}
+	to.Close()
+	if got, err := io.ReadAll(from); err != nil || string(got) != "hello" {
+		t.Errorf("got %q, %v, want hello", got, err)
+	}
+	var failed *run.Error
+	if err := p.Err(); !errors.As(err, &failed) || failed.Output != "alas" {
+		t.Errorf("got %v, want its last words", err)
 	}
 }
 

@@ -1,0 +1,74 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/deskagent/deskagent/internal/run"
+)
+
+// StartOptions are the choices of Start. Nil means the zero value.
+type StartOptions struct {
+	// Stderr receives what the child writes to standard error; nil discards it. The last of it is in errors anyway.
+	Stderr io.Writer
+}
+
+// Start starts a child process that serves on its standard streams, such as "deskagent serve" or what leads to one, and
+// connects to it. Close ends the child, by closing its standard input, and waits for its end; it is interrupted and
+// killed if it does not go. When the child ends by itself, the error of a call is [driver.ErrDisplayLost] and has the
+// child's last words.
+func Start(ctx context.Context, argv []string, opts *StartOptions) (_ *Driver, err error) {
+	if len(argv) == 0 {
+		return nil, fmt.Errorf("connecting to a desktop: no command")
+	}
+	if opts == nil {
+		opts = &StartOptions{}
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("connecting to a desktop through %s: %w", run.Quote(argv), err)
+		}
+	}()
+	childIn, toChild, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	fromChild, childOut, err := os.Pipe()
+	if err != nil {
+		childIn.Close()
+		toChild.Close()
+		return nil, err
+	}
+	// The child is to outlive the context, which is that of the beginning alone.
+	process, err := run.Start(context.WithoutCancel(ctx), argv, &run.Options{Input: childIn, Result: childOut, Output: opts.Stderr})
+	childIn.Close()
+	childOut.Close() // so that what it writes ends with it
+	if err != nil {
+		toChild.Close()
+		fromChild.Close()
+		return nil, err
+	}
+	d, err := open(ctx, newWire(fromChild, toChild), func() error { return lastWords(process) })
+	if err != nil {
+		process.Stop()
+		return nil, err
+	}
+	d.process = process
+	return d, nil
+}
+
+// lastWords waits a moment for the end of a child whose output has ended, to tell why.
+func lastWords(p *run.Process) error {
+	select {
+	case <-p.Done():
+	case <-time.After(grace / 2):
+		return nil
+	}
+	if err := p.Err(); err != nil {
+		return err
+	}
+	return fmt.Errorf("process %d has ended", p.PID())
+}
