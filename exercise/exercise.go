@@ -73,6 +73,14 @@ type Options struct {
 	// and so on), the event log (events.jsonl), the record (record.json) and the report (report.json). Empty keeps
 	// nothing.
 	Out string
+	// OnTurn, OnCall, OnPicture, OnAnswer and OnDiagnostic watch the run, and are called one at a time. OnTurn gets each
+	// response before its calls are carried out, OnAnswer each question that was put to the approver, with how long it
+	// took. Any of them may be nil.
+	OnTurn       func(*runner.Turn)
+	OnCall       func(toolset.Call)
+	OnPicture    func(toolset.Shot)
+	OnAnswer     func(q approve.Request, d approve.Decision, err error, took time.Duration)
+	OnDiagnostic func(runner.Diagnostic)
 	// Logger gets a line for each step at level info, and the rest at debug; nil discards.
 	Logger *slog.Logger
 
@@ -292,7 +300,7 @@ func (s *stage) openModel(d driver.Driver) (err error) {
 	s.client = openai.NewClient(option.WithBaseURL(s.model.URL()), option.WithAPIKey("practice"),
 		option.WithHTTPClient(&http.Client{Transport: transport}), option.WithMaxRetries(0))
 	tools, err := toolset.New(d, &toolset.Options{
-		View: s.opts.View, OnPicture: s.onPicture, OnError: s.report.fail, Logger: s.opts.Logger,
+		View: s.opts.View, OnCall: s.opts.OnCall, OnPicture: s.onPicture, OnError: s.report.fail, Logger: s.opts.Logger,
 	})
 	if err != nil {
 		return err
@@ -341,6 +349,9 @@ func (s *stage) converse(ctx context.Context) {
 			s.report.fail(err)
 			return
 		}
+		if s.opts.OnTurn != nil {
+			s.opts.OnTurn(turn)
+		}
 		s.onResponse(turn.Step, json.RawMessage(turn.Response.RawJSON()))
 		if turn.Final {
 			s.report.Answer = turn.Response.OutputText()
@@ -355,7 +366,12 @@ func (s *stage) ask(ctx context.Context, r approve.Request) (approve.Decision, e
 	} else {
 		s.report.Asked.Actions++
 	}
-	return approve.Ask(ctx, s.opts.Approver, r)
+	begin := time.Now()
+	decision, err := approve.Ask(ctx, s.opts.Approver, r)
+	if s.opts.OnAnswer != nil {
+		s.opts.OnAnswer(r, decision, err, time.Since(begin))
+	}
+	return decision, err
 }
 
 // onResponse keeps what the model said.
@@ -380,11 +396,17 @@ func (s *stage) onPicture(shot toolset.Shot) {
 	s.report.Pictures++
 	s.report.PictureBytes += len(picture)
 	s.keep(s.report.Steps, "png", picture)
+	if s.opts.OnPicture != nil {
+		s.opts.OnPicture(shot)
+	}
 }
 
 func (s *stage) onDiagnostic(d runner.Diagnostic) {
 	if d.API == runner.APIComputer && d.Stage == runner.StageAction {
 		s.report.time(driver.Kind(d.Member), d.Duration)
+	}
+	if s.opts.OnDiagnostic != nil {
+		s.opts.OnDiagnostic(d)
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/deskagent/deskagent/driver"
 )
 
-// file is a PNG file of one colour.
-func file(t *testing.T, w, h int, c color.RGBA) []byte {
+// solid is a PNG file of one colour.
+func solid(t *testing.T, w, h int, c color.RGBA) []byte {
 	t.Helper()
 	picture := image.NewRGBA(image.Rect(0, 0, w, h))
 	for i := 0; i < len(picture.Pix); i += 4 {
@@ -61,7 +61,7 @@ func TestRoundTrip(t *testing.T) {
 	dir, w := create(t, nil)
 	click := Action{driver.Click{X: 1, Y: 2, Button: driver.ButtonLeft}}
 	area := Area(image.Rect(10, 20, 110, 70))
-	red := file(t, 4, 3, color.RGBA{R: 255})
+	red := solid(t, 4, 3, color.RGBA{R: 255})
 	response := Response{Usage: &Usage{1, 2, 3}, Texts: []Text{{"message", "<hello>"}}}
 	approval := Approval{CallID: "c1", Action: &click, Error: "no", Took: time.Second}
 	stage := Stage{API: "computer", Stage: "action", Outcome: "completed", Member: "click", CallID: "c1", Took: time.Millisecond}
@@ -189,7 +189,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestOtherFile(t *testing.T) {
 	dir, w := create(t, nil)
 	w.Call(call("c"))
-	w.Picture(Picture{CallID: "c", Width: 1, Height: 1}, "png", file(t, 1, 1, color.RGBA{}))
+	w.Picture(Picture{CallID: "c", Width: 1, Height: 1}, "png", solid(t, 1, 1, color.RGBA{}))
 	w.Close(nil)
 	tr := open(t, dir)
 	p := tr.Turns()[0].Picture

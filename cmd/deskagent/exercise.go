@@ -23,7 +23,9 @@ it and the desktop is the real thing. At the end the record that the application
 events that it received are checked. The exit status is 0 when all of it was right.
 
 The desktop is a private virtual display (Xvfb) of the size --screen, or the one that --display
-names. --size and --crop say what the model is shown, as for "deskagent run".`
+names. --size and --crop say what the model is shown, as for "deskagent run".
+
+` + traceHelp
 
 const exerciseExample = `  deskagent exercise
   deskagent exercise --screen 1920x1080 --size 1280x720
@@ -49,6 +51,7 @@ func newExercise(c *command) *cobra.Command {
 	flags.Var(&e.approve, "approve", "who decides about actions: prompt, allow or deny")
 	flags.StringVar(&e.keep, "out", "", "directory to keep every step's picture and calls in")
 	flags.BoolVar(&e.json, "json", false, "write the report as one JSON object")
+	tracingFlags(cmd, &e.tracing)
 	return cmd
 }
 
@@ -62,6 +65,7 @@ type runExercise struct {
 	approve approveFlag
 	keep    string
 	json    bool
+	tracing tracing
 
 	declined bool // an answer was no
 }
@@ -85,10 +89,18 @@ func (e *runExercise) run(ctx context.Context) error {
 		return err
 	}
 	defer closeApprover()
-	report, err := exercise.Run(ctx, &exercise.Options{
+	recorder, err := e.tracing.begin("", warnings(e.err))
+	if err != nil {
+		return err
+	}
+	defer recorder.close()
+	options := &exercise.Options{
 		Display: e.display, Width: e.screen.X, Height: e.screen.Y, View: e.view, Seed: e.seed, Sink: e.sink,
 		Watchdog: watchdog(), Approver: approver, Out: e.keep, Logger: e.progress(),
-	})
+	}
+	recorder.watch(options)
+	report, err := exercise.Run(ctx, options)
+	recorder.end(report, err)
 	if report == nil {
 		report = &exercise.Report{Reason: err.Error()}
 		if errors.Is(err, errInterrupted) {

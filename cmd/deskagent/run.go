@@ -70,6 +70,8 @@ the same, is told so, and the run ends when it goes on.
 ` + followHelp + `
 --stream shows what the model says, and summaries of what it thinks, as they arrive.
 
+` + traceHelp + `
+
 Text is typed; --paste has it pasted by way of the clipboard, and puts back what was there, beyond
 the end of the run where a clipboard manager keeps it. Ctrl-C stops at once and releases every key
 and button.`
@@ -114,6 +116,7 @@ func runFlags(cmd *cobra.Command, r *runTask) {
 	flags.Var(&r.limits, "limits", "how large pictures may be: whole, original, high, small or tiles")
 	handsFlags(cmd, &r.hands)
 	remoteFlag(cmd, r.command)
+	tracingFlags(cmd, &r.tracing)
 }
 
 // runTask is one deskagent run.
@@ -134,6 +137,7 @@ type runTask struct {
 	encoding              toolset.Encoding
 	limits                limitsFlag
 	hands                 hands
+	tracing               tracing
 }
 
 func (r *runTask) run(ctx context.Context, task string) (err error) {
@@ -207,6 +211,12 @@ func (r *runTask) prepare(s *session, task string) error {
 	}
 	s.progress = &progress{out: r.err, spent: spent, started: time.Now()}
 	s.watch(s.progress.observer())
+	recorder, err := r.tracing.begin(task, warnings(r.err))
+	if err != nil {
+		return err
+	}
+	s.onClose(recorder.close)
+	s.watch(recorder.observer())
 	return nil
 }
 

@@ -35,6 +35,8 @@ type observer struct {
 	call       func(toolset.Call)
 	picture    func(toolset.Shot)
 	diagnostic func(runner.Diagnostic)
+	answer     func(answer) // of who is asked about computer calls
+	end        func(error)  // when the run is over; nil when it went well
 }
 
 func (s *session) watch(o observer) { s.observers = append(s.observers, o) }
@@ -54,7 +56,11 @@ func (s *session) close() error {
 }
 
 // play lets the model work on a desktop, and returns its last response.
-func (s *session) play(ctx context.Context, d driver.Driver) (*responses.Response, error) {
+func (s *session) play(ctx context.Context, d driver.Driver) (_ *responses.Response, err error) {
+	defer func() { s.tellAll(func(o observer) { tell(o.end, err) }) }()
+	answered := func(a answer) { s.tellAll(func(o observer) { tell(o.answer, a) }) }
+	s.runner.Computer.Actions = noting(s.runner.Computer.Actions, answered)
+	s.runner.Computer.SafetyChecks = noting(s.runner.Computer.SafetyChecks, answered)
 	s.tools.OnError = s.causes.note
 	s.tools.OnCall = func(c toolset.Call) { s.tellAll(func(o observer) { tell(o.call, c) }) }
 	s.tools.OnPicture = func(p toolset.Shot) { s.tellAll(func(o observer) { tell(o.picture, p) }) }
