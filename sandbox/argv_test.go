@@ -104,7 +104,7 @@ func TestNothingOfTheHost(t *testing.T) {
 
 func TestExecArgs(t *testing.T) {
 	s := &Sandbox{Name: "box", engine: New(&Config{Docker: []string{"docker", "--context", "far"}})}
-	check(t, s.ServeArgv(), words("docker --context far exec --interactive deskagent-box deskagent serve"))
+	check(t, s.ServeArgv(), words("docker --context far exec --interactive deskagent-box deskagent serve --approve allow"))
 	check(t, s.ExecArgv(ExecOptions{Input: true, Terminal: true}, "bash"), words("docker --context far exec --interactive --tty deskagent-box bash"))
 	check(t, s.ExecArgv(ExecOptions{}, "-x"), words("docker --context far exec deskagent-box -x"))
 	check(t, checkArgs("c"), words("exec --interactive c deskagent guest check"))

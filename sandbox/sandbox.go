@@ -267,9 +267,10 @@ func (s *Sandbox) Close() error {
 func (s *Sandbox) Container() string { return desktopName(s.Name) }
 
 // ServeArgv is the command of one long-lived process that offers the guest's driver on its standard input and output.
-// When it is killed, the guest's end of it ends within a second.
+// When it is killed, the guest's end of it ends within a second. It asks nobody in there: who approves is on this side,
+// and asked before anything is sent.
 func (s *Sandbox) ServeArgv() []string {
-	return s.ExecArgv(ExecOptions{Input: true}, "deskagent", "serve")
+	return s.ExecArgv(ExecOptions{Input: true}, "deskagent", "serve", "--approve", "allow")
 }
 
 // ExecOptions says how a command runs in a guest.

@@ -73,6 +73,7 @@ type command struct {
 	verbose bool
 	display string
 	remote  string // of commands with remoteFlag
+	guest   inside // of commands with inFlags
 }
 
 const rootHelp = `deskagent gives an OpenAI model a pair of hands on a Linux desktop: it performs the computer

@@ -175,6 +175,8 @@ func checkPicture(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 const (
+	clickCall = `{"id":"r1","object":"response","status":"completed","output":[{"type":"computer_call","id":"cu_1","call_id":"call_1",` +
+		`"status":"completed","actions":[{"type":"click","button":"left","x":10,"y":20}]}]}`
 	dragCall = `{"id":"r1","object":"response","status":"completed","output":[{"type":"computer_call","id":"cu_1","call_id":"call_1",` +
 		`"status":"completed","actions":[{"type":"drag","keys":["SHIFT"],"path":[{"x":0,"y":0},{"x":600,"y":400},{"x":0,"y":0},{"x":600,"y":400},` +
 		`{"x":0,"y":0},{"x":600,"y":400},{"x":0,"y":0},{"x":600,"y":400},{"x":0,"y":0},{"x":600,"y":400},{"x":0,"y":0}]}]}]}`

@@ -16,9 +16,6 @@ import (
 	"github.com/deskagent/deskagent/internal/witness"
 )
 
-const clickCall = `{"id":"r1","object":"response","status":"completed","output":[{"type":"computer_call","id":"cu_1","call_id":"call_1",` +
-	`"status":"completed","actions":[{"type":"click","button":"left","x":10,"y":20}]}]}`
-
 // TestPrompt answers the questions of run on a terminal of its own.
 func TestPrompt(t *testing.T) {
 	tests := []struct {

@@ -46,6 +46,8 @@ A display that is not marked as a guest's is refused. This marks one:
   xprop -root -f _DESKAGENT_GUEST 8s -set _DESKAGENT_GUEST 1
 --allow-host goes on without.
 
+` + inHelp + `
+
 Pictures show the whole screen, made to fit 1440x900 when it is larger; --size and --crop change
 that. A picture that the API would make smaller, with which every point would be off, is refused;
 --limits says what the model at hand takes, as the API's guide to images has it:
@@ -77,6 +79,7 @@ the end of the run where a clipboard manager keeps it. Ctrl-C stops at once and 
 and button.`
 
 const runExample = `  deskagent run "Open the editor and write a haiku"
+  deskagent run --in docker --net allow=example.com "Look up what example.com is for"
   deskagent run --approve allow --max-steps 50 "Tidy the files on the desktop into folders"
   deskagent run --display :1 --crop 0,0,1280,800 "Read me the title of the open window"`
 
@@ -116,6 +119,7 @@ func runFlags(cmd *cobra.Command, r *runTask) {
 	flags.Var(&r.limits, "limits", "how large pictures may be: whole, original, high, small or tiles")
 	handsFlags(cmd, &r.hands)
 	remoteFlag(cmd, r.command)
+	inFlags(cmd, &r.guest)
 	tracingFlags(cmd, &r.tracing)
 }
 
@@ -173,6 +177,9 @@ func (r *runTask) prepare(s *session, task string) error {
 		return usagef("--deadline %v: want more than 0", r.deadline)
 	}
 	if err := r.eyes.resolve(); err != nil {
+		return err
+	}
+	if _, _, err := r.guest.check(); err != nil {
 		return err
 	}
 	price, err := r.spending.price(r.model)
@@ -236,7 +243,7 @@ func (r *runTask) play(ctx context.Context, s *session) (err error) {
 	if r.atTerminal() {
 		s.watch(observer{turn: (&follow{&terminal, r.err}).turn})
 	}
-	if r.remote == "" { // otherwise the other side does
+	if !r.elsewhere() { // There it is a guest's, or the other side makes sure.
 		if err := r.checkGuest(r.allowHost); err != nil {
 			return err
 		}

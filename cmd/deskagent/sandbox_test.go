@@ -2,14 +2,22 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image"
 	"image/png"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/deskagent/deskagent/sandbox"
@@ -28,9 +36,9 @@ func TestBuildSteps(t *testing.T) {
 	}
 }
 
-// TestSandboxCommands is the life of a sandbox as a person goes through it, with a static program that puts itself into
-// the image.
-func TestSandboxCommands(t *testing.T) {
+// staticProgram is a program that puts itself into the image of a sandbox.
+func staticProgram(t *testing.T) string {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("takes long: starts containers")
 	}
@@ -45,6 +53,56 @@ func TestSandboxCommands(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Skipf("needs the go command: %v %.500s", err, out)
 	}
+	return program
+}
+
+// TestRunInDocker lets a model click in a sandbox. What it sees is the guest's screen, and nothing is left of it.
+func TestRunInDocker(t *testing.T) {
+	program := staticProgram(t)
+	var mu sync.Mutex
+	var sizes []image.Point // of the pictures that were sent
+	lines := []string{clickCall, doneMessage}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		body, err := io.ReadAll(r.Body)
+		if err != nil || len(lines) == 0 {
+			http.Error(w, "unexpected", http.StatusTeapot)
+			return
+		}
+		for _, found := range regexp.MustCompile(`data:image/png;base64,([^"]+)`).FindAllSubmatch(body, -1) {
+			config, err := png.DecodeConfig(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(found[1])))
+			if err != nil {
+				t.Error(err)
+			}
+			sizes = append(sizes, image.Pt(config.Width, config.Height))
+		}
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, lines[0])
+		lines = lines[1:]
+	}))
+	defer api.Close()
+	cmd := exec.Command(program, "run", "--in", "docker", "--approve", "allow", "-v", "Click it")
+	cmd.Env = append(os.Environ(), "DISPLAY=", keyVariable+"="+testKey, "OPENAI_BASE_URL="+api.URL+"/v1")
+	var talk bytes.Buffer
+	cmd.Stderr = &talk
+	out, err := cmd.Output()
+	if err != nil || string(out) != "Done.\n" {
+		t.Fatalf("got %q, %v: %s", out, err, talk.String())
+	}
+	if want := []image.Point{{X: 1280, Y: 800}}; !slices.Equal(sizes, want) {
+		t.Errorf("got pictures of %v, want %v", sizes, want)
+	}
+	left, err := exec.Command("docker", "ps", "--all", "--format", "{{.Names}}").Output()
+	if name := fmt.Sprintf("run-%d", cmd.Process.Pid); err != nil || strings.Contains(string(left), name) {
+		t.Errorf("got %v and the containers %s, want none of %s", err, left, name)
+	}
+}
+
+// TestSandboxCommands is the life of a sandbox as a person goes through it, with a static program that puts itself into
+// the image.
+func TestSandboxCommands(t *testing.T) {
+	program := staticProgram(t)
 	do := func(wantCode int, args ...string) (stdout, stderr string) {
 		t.Helper()
 		cmd := exec.Command(program, append([]string{"sandbox"}, args...)...)

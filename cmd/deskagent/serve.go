@@ -147,19 +147,26 @@ func remoteFlag(cmd *cobra.Command, c *command) {
 	cmd.Flags().StringVar(&c.remote, "remote", "", `a command that leads to a "deskagent serve" whose desktop to drive, its words separated by spaces`)
 }
 
-// open connects to the desktop: that of --remote, or the display.
+// elsewhere reports whether the desktop is not one of this machine's displays.
+func (c *command) elsewhere() bool { return c.remote != "" || c.guest.where != "" }
+
+// open connects to the desktop: that of --remote or --in, or the display.
 func (c *command) open(ctx context.Context, h hands, s sight) (desk, error) {
-	if c.remote == "" {
+	if !c.elsewhere() {
 		return c.openDisplay(ctx, h, s)
 	}
 	argv := strings.Fields(c.remote)
 	switch {
+	case c.remote != "" && c.guest.where != "":
+		return nil, usagef("want --remote or --in, not both")
+	case c.display != "":
+		return nil, usagef("--display is of this machine: leave it out, or --remote and --in")
+	case !h.none() || !s.none():
+		return nil, usagef("the flags about input and pictures are for a display of this machine: with --remote, give them to the command there")
+	case c.guest.where != "":
+		return c.openGuest(ctx)
 	case len(argv) == 0:
 		return nil, usagef("--remote %q: want a command", c.remote)
-	case c.display != "":
-		return nil, usagef("--display is of this machine: leave it out, or --remote")
-	case !h.none() || !s.none():
-		return nil, usagef("with --remote, give the flags about input and pictures to the command there")
 	}
 	d, err := remote.Start(ctx, argv, &remote.StartOptions{Stderr: c.err})
 	if errors.Is(err, driver.ErrDisplayLost) {

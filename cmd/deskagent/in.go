@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/deskagent/deskagent/driver/remote"
+	"github.com/deskagent/deskagent/sandbox"
+)
+
+// inside is the sandbox whose desktop a command drives: --in and --net.
+type inside struct {
+	where, net string
+}
+
+const inHelp = `--in docker does it in a sandbox: a desktop in a container that is started for it, with its limits
+tested, and gone afterwards. --net says what may be reached from there, as for "deskagent sandbox
+up"; nothing unless it says so. --in docker:NAME takes a sandbox that is up. The key, the questions
+and the model's words stay here; there are only the mouse, the keyboard and the screen.`
+
+func inFlags(cmd *cobra.Command, g *inside) {
+	cmd.Flags().StringVar(&g.where, "in", "", "where to do it: docker, or docker:NAME (default on --display)")
+	cmd.Flags().StringVar(&g.net, "net", "none", "with --in docker, what may be reached: none, or allow=HOST[:PORT],...")
+}
+
+// check refuses what there is no such thing as, before anything is started.
+func (g *inside) check() (name string, net sandbox.Net, err error) {
+	if net, err = sandbox.ParseNet(g.net); err != nil {
+		return "", net, usageError{err}
+	}
+	program, name, named := strings.Cut(g.where, ":")
+	switch {
+	case g.where == "" && g.net != "none":
+		return "", net, usagef("--net %s: there is a network to limit with --in docker only", g.net)
+	case g.where != "" && (program != "docker" || named && name == ""):
+		return "", net, usagef("--in %s: want docker, or docker:NAME", g.where)
+	case named && g.net != "none":
+		return "", net, usagef("--net %s: sandbox %s has its network already", g.net, name)
+	}
+	return name, net, nil
+}
+
+// A boxed desk is in a sandbox, which goes with it unless it is somebody else's.
+type boxed struct {
+	*remote.Driver
+	box *sandbox.Sandbox // nil if it stays
+}
+
+func (b boxed) Close() error {
+	err := b.Driver.Close()
+	if b.box != nil {
+		err = errors.Join(err, b.box.Close())
+	}
+	return err
+}
+
+// openGuest connects to the desktop in a sandbox.
+func (c *command) openGuest(ctx context.Context) (desk, error) {
+	name, net, err := c.guest.check()
+	if err != nil {
+		return nil, err
+	}
+	b := &box{command: c, docker: "docker"}
+	var s, mine *sandbox.Sandbox
+	if name != "" {
+		s, err = b.engine().Open(ctx, name)
+	} else {
+		s, err = b.engine().Up(ctx, &sandbox.Options{Name: fmt.Sprintf("run-%d", os.Getpid()), Net: net, Build: b.buildOptions()})
+		mine = s
+	}
+	if err != nil {
+		return nil, err
+	}
+	d, err := remote.Start(ctx, s.ServeArgv(), &remote.StartOptions{Stderr: c.err})
+	if err != nil {
+		if mine != nil {
+			err = errors.Join(err, mine.Close())
+		}
+		return nil, err
+	}
+	return boxed{d, mine}, nil
+}
