@@ -185,7 +185,12 @@ const (
 // guest starts a marked display with a witness.
 func guest(t *testing.T) (*xvfb.Server, *witness.Window) {
 	t.Helper()
-	server := xvfb.ForTest(t, 640, 480)
+	return guestOf(t, 640, 480)
+}
+
+func guestOf(t *testing.T, width, height int) (*xvfb.Server, *witness.Window) {
+	t.Helper()
+	server := xvfb.ForTest(t, width, height)
 	window := witness.ForTest(t, server.Display())
 	mark := exec.Command("xprop", "-display", server.Display(), "-root", "-f", guestProperty, "8s", "-set", guestProperty, "1")
 	if out, err := mark.CombinedOutput(); err != nil {

@@ -230,6 +230,7 @@ func (r *runTask) play(ctx context.Context, s *session) (err error) {
 		return err
 	}
 	s.approveMCP(r.mcpApprover(&terminal))
+	s.watch(observer{turn: s.progress.spent.bound}) // after those who only watch, before those who go on
 	if r.atTerminal() {
 		s.watch(observer{turn: (&follow{&terminal, r.err}).turn})
 	}
