@@ -37,6 +37,7 @@ func (s *session) openLedger(path string) (*ledger.Dir, *runner.Checkpoint, erro
 		return nil, nil, err
 	}
 	s.onClose(dir.Close)
+	s.ledger = path
 	latest, err := dir.Latest()
 	return dir, latest, err
 }

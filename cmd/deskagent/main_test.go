@@ -202,7 +202,7 @@ func guestOf(t *testing.T, width, height int) (*xvfb.Server, *witness.Window) {
 func deskagent(t *testing.T, display, api string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "deskagent", args...)
-	cmd.Env = append(os.Environ(), "GORACE="+endAtOnce, "DISPLAY="+display, keyVariable+"="+testKey, "OPENAI_BASE_URL="+api+"/v1")
+	cmd.Env = append(os.Environ(), "GORACE="+endAtOnce, "XDG_STATE_HOME="+t.TempDir(), "DISPLAY="+display, keyVariable+"="+testKey, "OPENAI_BASE_URL="+api+"/v1")
 	return cmd
 }
 

@@ -55,6 +55,8 @@ that. A picture that the API would make smaller, with which every point would be
 
 ` + eyesHelp + `
 
+` + picturesHelp + `
+
 ` + inputHelp + `
 
 ` + spendingHelp + `
@@ -111,6 +113,7 @@ func runFlags(cmd *cobra.Command, r *runTask) {
 	eyesFlags(cmd, &r.eyes)
 	flags.StringVar(&r.encoding.Format, "format", "png", "how pictures are sent: png or jpeg")
 	flags.IntVar(&r.encoding.Quality, "quality", 0, "quality of JPEG pictures, from 1 to 100 (default 85)")
+	flags.Var(&r.pictures, "pictures", "how pictures go to the model: auto, inline or upload")
 	flags.Var(&r.limits, "limits", "how large pictures may be: whole, original, high, small or tiles")
 	handsFlags(cmd, &r.hands)
 	tracingFlags(cmd, &r.tracing)
@@ -132,6 +135,7 @@ type runTask struct {
 	allowHost             bool
 	eyes                  eyes
 	encoding              toolset.Encoding
+	pictures              picturesFlag
 	limits                limitsFlag
 	hands                 hands
 	tracing               tracing
@@ -237,6 +241,11 @@ func (r *runTask) play(ctx context.Context, s *session) (err error) {
 	if err := r.checkGuest(); err != nil {
 		return err
 	}
+	endPictures, err := r.uploadPictures(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { endPictures(err) }()
 	d, err := r.open(ctx, r.hands, r.eyes.sight)
 	if err != nil {
 		return err

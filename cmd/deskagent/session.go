@@ -23,6 +23,7 @@ type session struct {
 	runner   runner.Options
 	causes   causes
 	progress *progress
+	ledger   string // the folder; empty for none
 
 	observers []observer
 	closers   []func() error // called by close, the last one first
