@@ -194,7 +194,7 @@ func TestKillInAnAction(t *testing.T) {
 		return string(output), cmd.ProcessState.ExitCode()
 	}
 	output, code := resume(dir)
-	if want := "may or may not have happened: computer call \"call_1\":   drag with the left button"; code != exitFailed || !strings.Contains(output, want) {
+	if want := "may or may not have happened: computer call \"call_1\": drag with the left button"; code != exitFailed || !strings.Contains(output, want) {
 		t.Errorf("got exit code %d, want %d and %s:\n%s", code, exitFailed, want, output)
 	}
 	if output, code = resume("--looked", dir); code != exitUsage {

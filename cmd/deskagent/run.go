@@ -78,6 +78,8 @@ and button.`
 
 const runExample = `  deskagent run "Open the editor and write a haiku"
   deskagent run --approve allow --max-steps 50 "Tidy the files on the desktop into folders"
+  deskagent run --stream --max-cost 0.50 --deadline 10m --ledger run1 "Fill in the form"
+  deskagent run --tools web_search --mcp mail=https://mcp.example.com "Answer the latest mail"
   deskagent run --display :1 --crop 0,0,1280,800 "Read me the title of the open window"`
 
 func newRun(c *command) *cobra.Command {
