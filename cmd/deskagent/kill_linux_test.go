@@ -114,7 +114,7 @@ func TestKillNeverRepeats(t *testing.T) {
 				phase = record.Phase
 			}
 			resume := deskagent(t, server.Display(), api.URL, "resume", "--approve", "allow", "--settle", "50ms,20ms,1s", dir)
-			output, err := resume.CombinedOutput()
+			output, _ := resume.CombinedOutput() // its exit code is looked at
 			after := presses(t, window)
 			code := resume.ProcessState.ExitCode()
 			fmt.Fprintf(table, "%s save %d\t%s\t%v\texit %d\t%v\n", moment, revision, cmp.Or(phase, "none"), before, code, [2]int{before[0] + after[0], before[1] + after[1]})
