@@ -114,7 +114,7 @@ func TestKillNeverRepeats(t *testing.T) {
 				phase = record.Phase
 			}
 			resume := deskagent(t, server.Display(), api.URL, "resume", "--approve", "allow", "--settle", "50ms,20ms,1s", dir)
-			output, _ := resume.CombinedOutput() // The exit code tells.
+			output, _ := resume.CombinedOutput() // its exit code is looked at
 			after := presses(t, window)
 			code := resume.ProcessState.ExitCode()
 			fmt.Fprintf(table, "%s save %d\t%s\t%v\texit %d\t%v\n", moment, revision, cmp.Or(phase, "none"), before, code, [2]int{before[0] + after[0], before[1] + after[1]})
@@ -194,7 +194,7 @@ func TestKillInAnAction(t *testing.T) {
 		return string(output), cmd.ProcessState.ExitCode()
 	}
 	output, code := resume(dir)
-	if want := "may or may not have happened: computer call \"call_1\":   drag with the left button"; code != exitFailed || !strings.Contains(output, want) {
+	if want := "may or may not have happened: computer call \"call_1\": drag with the left button"; code != exitFailed || !strings.Contains(output, want) {
 		t.Errorf("got exit code %d, want %d and %s:\n%s", code, exitFailed, want, output)
 	}
 	if output, code = resume("--looked", dir); code != exitUsage {

@@ -37,6 +37,7 @@ func (s *session) openLedger(path string) (*ledger.Dir, *runner.Checkpoint, erro
 		return nil, nil, err
 	}
 	s.onClose(dir.Close)
+	s.ledger = path
 	latest, err := dir.Latest()
 	return dir, latest, err
 }
@@ -53,8 +54,19 @@ func (s *session) begin(path, model string) error {
 	if err := os.WriteFile(filepath.Join(path, modelFile), []byte(model+"\n"), 0o600); err != nil {
 		return err
 	}
-	s.runner.Ledger = &runner.Ledger{RunID: rand.Text(), Save: saving(dir.Save)}
+	s.runner.Ledger = &runner.Ledger{RunID: rand.Text(), Save: s.saves(dir)}
 	return nil
+}
+
+// saves saves in a folder, and notes why it could not, which the runner does not say.
+func (s *session) saves(dir *ledger.Dir) func(context.Context, runner.Checkpoint) error {
+	return saving(func(ctx context.Context, c runner.Checkpoint) error {
+		err := dir.Save(ctx, c)
+		if err != nil {
+			s.causes.note(err)
+		}
+		return err
+	})
 }
 
 const ledgerCommandHelp = `Shows the record of a run: how far it came, what was said and done, and which calls were begun and may
@@ -134,7 +146,7 @@ func uncertain(c *runner.Checkpoint) (lines []string) {
 	for _, id := range c.Uncertain() {
 		for _, raw := range c.PendingItems {
 			if read := readItem(raw); read.CallID == id || read.ID == id {
-				lines = append(lines, strings.Join(describeItem(raw), " "))
+				lines = append(lines, strings.Join(strings.Fields(strings.Join(describeItem(raw), " ")), " "))
 			}
 		}
 	}

@@ -108,8 +108,8 @@ func newRoot(s streams) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "say on standard error what is being done")
 	root.PersistentFlags().StringVar(&c.display, "display", "", "the X display, such as :1 (default $DISPLAY)")
-	root.AddCommand(newExercise(c), newRun(c), newResume(c), newLedger(c), newView(c), newReplay(c), newAct(c), newScreenshot(c),
-		newServe(c), newSandbox(c), newKeys(c), newBench(c), newDoctor(c), newGuest(c), newWatchdog())
+	root.AddCommand(newExercise(c), newRun(c), newResume(c), newLedger(c), newPictures(c), newView(c), newReplay(c), newAct(c),
+		newScreenshot(c), newServe(c), newSandbox(c), newKeys(c), newBench(c), newDoctor(c), newGuest(c), newWatchdog())
 	root.InitDefaultCompletionCmd()
 	return root
 }

@@ -123,7 +123,7 @@ func checkExit(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // startAPI is "api FILE": a Responses API on loopback in $OPENAI_BASE_URL that answers with one line of the file
-// after the other, and a key in $OPENAI_API_KEY. A line that is a number is a status without a body.
+// after the other, and a key in $OPENAI_API_KEY. A line that begins with a number is a status and its body.
 func startAPI(ts *testscript.TestScript, _ bool, args []string) {
 	lines := strings.Split(strings.TrimSpace(ts.ReadFile(args[0])), "\n")
 	ts.Setenv("OPENAI_BASE_URL", serveAPI(ts.Defer, lines).URL+"/v1")
@@ -145,11 +145,13 @@ func serveAPI(cleanup func(func()), lines []string) *httptest.Server {
 		}
 		line := lines[0]
 		lines = lines[1:]
-		if status, err := strconv.Atoi(line); err == nil {
+		w.Header().Set("Content-Type", "application/json")
+		status, said, _ := strings.Cut(line, " ")
+		if status, err := strconv.Atoi(status); err == nil {
 			w.WriteHeader(status)
+			io.WriteString(w, said)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, line)
 	}))
 	cleanup(server.Close)
@@ -187,7 +189,12 @@ const (
 // guest starts a marked display with a witness.
 func guest(t *testing.T) (*xvfb.Server, *witness.Window) {
 	t.Helper()
-	server := xvfb.ForTest(t, 640, 480)
+	return guestOf(t, 640, 480)
+}
+
+func guestOf(t *testing.T, width, height int) (*xvfb.Server, *witness.Window) {
+	t.Helper()
+	server := xvfb.ForTest(t, width, height)
 	window := witness.ForTest(t, server.Display())
 	mark := exec.Command("xprop", "-display", server.Display(), "-root", "-f", guestProperty, "8s", "-set", guestProperty, "1")
 	if out, err := mark.CombinedOutput(); err != nil {
@@ -199,7 +206,7 @@ func guest(t *testing.T) (*xvfb.Server, *witness.Window) {
 func deskagent(t *testing.T, display, api string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "deskagent", args...)
-	cmd.Env = append(os.Environ(), "GORACE="+endAtOnce, "DISPLAY="+display, keyVariable+"="+testKey, "OPENAI_BASE_URL="+api+"/v1")
+	cmd.Env = append(os.Environ(), "GORACE="+endAtOnce, "XDG_STATE_HOME="+t.TempDir(), "DISPLAY="+display, keyVariable+"="+testKey, "OPENAI_BASE_URL="+api+"/v1")
 	return cmd
 }
 

@@ -88,7 +88,7 @@ func (r *runTask) resume(ctx context.Context, path, text string, looked, modelGi
 		return err
 	}
 	s.params.Tools = tools
-	s.runner.Ledger = &runner.Ledger{RunID: record.RunID, Save: saving(dir.Save), ResumeFrom: record}
+	s.runner.Ledger = &runner.Ledger{RunID: record.RunID, Save: s.saves(dir), ResumeFrom: record}
 	return r.play(ctx, s)
 }
 

@@ -59,6 +59,8 @@ that. A picture that the API would make smaller, with which every point would be
 
 ` + eyesHelp + `
 
+` + picturesHelp + `
+
 ` + inputHelp + `
 
 ` + spendingHelp + `
@@ -81,6 +83,8 @@ and button.`
 const runExample = `  deskagent run "Open the editor and write a haiku"
   deskagent run --in docker --net allow=example.com "Look up what example.com is for"
   deskagent run --approve allow --max-steps 50 "Tidy the files on the desktop into folders"
+  deskagent run --stream --max-cost 0.50 --deadline 10m --ledger run1 "Fill in the form"
+  deskagent run --tools web_search --mcp mail=https://mcp.example.com "Answer the latest mail"
   deskagent run --display :1 --crop 0,0,1280,800 "Read me the title of the open window"`
 
 func newRun(c *command) *cobra.Command {
@@ -116,6 +120,7 @@ func runFlags(cmd *cobra.Command, r *runTask) {
 	eyesFlags(cmd, &r.eyes)
 	flags.StringVar(&r.encoding.Format, "format", "png", "how pictures are sent: png or jpeg")
 	flags.IntVar(&r.encoding.Quality, "quality", 0, "quality of JPEG pictures, from 1 to 100 (default 85)")
+	flags.Var(&r.pictures, "pictures", "how pictures go to the model: auto, inline or upload")
 	flags.Var(&r.limits, "limits", "how large pictures may be: whole, original, high, small or tiles")
 	handsFlags(cmd, &r.hands)
 	remoteFlag(cmd, r.command)
@@ -139,6 +144,7 @@ type runTask struct {
 	allowHost             bool
 	eyes                  eyes
 	encoding              toolset.Encoding
+	pictures              picturesFlag
 	limits                limitsFlag
 	hands                 hands
 	tracing               tracing
@@ -240,6 +246,7 @@ func (r *runTask) play(ctx context.Context, s *session) (err error) {
 		return err
 	}
 	s.approveMCP(r.mcpApprover(&terminal))
+	s.watch(observer{turn: s.progress.spent.bound}) // after those who only watch, before those who go on
 	if r.atTerminal() {
 		s.watch(observer{turn: (&follow{&terminal, r.err}).turn})
 	}
@@ -248,6 +255,11 @@ func (r *runTask) play(ctx context.Context, s *session) (err error) {
 			return err
 		}
 	}
+	endPictures, err := r.uploadPictures(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { endPictures(err) }()
 	d, err := r.open(ctx, r.hands, r.eyes.sight)
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ type session struct {
 	runner   runner.Options
 	causes   causes
 	progress *progress
+	ledger   string // the folder; empty for none
 
 	observers []observer
 	closers   []func() error // called by close, the last one first
@@ -117,6 +118,8 @@ func (s *session) explain(ctx context.Context, err error) error {
 	switch {
 	case e.Reason == runner.ReasonCancelled:
 		return context.Cause(ctx)
+	case e.Reason == runner.ReasonStepLimit && s.runner.Ledger != nil && s.runner.Ledger.ResumeFrom != nil:
+		return hintError{err, "the record fixes how many requests a run may make; a new run may make more"}
 	case e.Reason == runner.ReasonStepLimit:
 		return hintError{err, "--max-steps allows more"}
 	case e.Reason == runner.ReasonNoEffect:

@@ -151,7 +151,7 @@ func newSpent(bounds spending, p *price) *spent {
 // errSpent is wrapped by the error of a run that has reached a bound.
 var errSpent = errors.New("reached")
 
-// turn adds a response, and refuses to go on beyond a bound. The answer itself is never refused: it is paid for.
+// turn adds a response.
 func (s *spent) turn(turn *runner.Turn) error {
 	s.last = bill{priced: s.price != nil}
 	s.last.Add(json.RawMessage(turn.Response.RawJSON()))
@@ -162,6 +162,11 @@ func (s *spent) turn(turn *runner.Turn) error {
 	}
 	s.last.priced = s.last.priced && !s.last.Incomplete && s.last.InputTokens <= longInput
 	s.total.add(s.last)
+	return nil
+}
+
+// bound refuses to go on beyond a bound. The answer itself is never refused: it is paid for.
+func (s *spent) bound(turn *runner.Turn) error {
 	if turn.Final {
 		return nil
 	}

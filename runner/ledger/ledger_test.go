@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -121,6 +122,26 @@ func TestSave(t *testing.T) {
 }
 
 // An item is written once, whatever the number of saves that hold it.
+// TestRead reads while the folder is open, and neither makes a folder nor changes one.
+func TestRead(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	if got, err := Read(dir); got != nil || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, %v, want an error about a folder that is not there", got, err)
+	}
+	d := open(t, dir)
+	if got, err := Read(dir); got != nil || err != nil {
+		t.Errorf("got %v, %v, want no record yet", got, err)
+	}
+	want := checkpoint(1, "a", strings.Repeat("b", 2*large))
+	if err := d.Save(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(dir)
+	if err != nil || !bytes.Equal(toJSON(t, got), toJSON(t, want)) {
+		t.Errorf("got %s, %v, want %s", toJSON(t, got), err, toJSON(t, want))
+	}
+}
+
 func TestItemsAreWrittenOnce(t *testing.T) {
 	dir := t.TempDir()
 	d := open(t, dir)

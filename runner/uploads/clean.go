@@ -58,7 +58,7 @@ func Clean(ctx context.Context, client *openai.Client, folder string, opts *Opti
 	}
 	var errs []error
 	for _, file := range files {
-		if filepath.Ext(file.Name()) != suffix {
+		if filepath.Ext(file.Name()) != Suffix {
 			continue
 		}
 		n, err := o.clean(ctx, client.Files, filepath.Join(folder, file.Name()))

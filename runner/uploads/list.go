@@ -19,12 +19,12 @@ import (
 // ErrInUse is wrapped by the error of Open when another process, or this one, has the list.
 var ErrInUse = errors.New("the list is in use")
 
-// suffix is that of lists. They are lines of JSON.
-const suffix = ".uploads"
+// Suffix is that of the names of lists that [Clean] finds. They are lines of JSON.
+const Suffix = ".uploads"
 
 // ListIn is the path of a new list in a folder that several runs share, and that [Clean] looks through.
 func ListIn(folder string) string {
-	return filepath.Join(folder, strings.ToLower(rand.Text())+suffix)
+	return filepath.Join(folder, strings.ToLower(rand.Text())+Suffix)
 }
 
 // An entry is a line of a list: what is known of one file. The last line about a name holds.

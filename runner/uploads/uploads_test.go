@@ -98,7 +98,7 @@ func TestPresent(t *testing.T) {
 	for _, format := range []string{"png", "jpeg"} {
 		t.Run(format, func(t *testing.T) {
 			api := &filesapi.Server{}
-			path := filepath.Join(t.TempDir(), "state", "pictures"+suffix)
+			path := filepath.Join(t.TempDir(), "state", "pictures"+Suffix)
 			u := open(t, serve(t, api), path, nil)
 			encode, err := toolset.Encoding{Format: format}.Presenter()
 			if err != nil {
