@@ -25,6 +25,12 @@
 // A [ContextBudget] bounds the input of a request. What is left out of one request stays in the history, calls and their
 // outputs go together, and the newest screenshots stay. The cost of a turn here does not grow with the bytes of the
 // history: the input is put together on its way out, from parts that were checked and encoded once.
+// BenchmarkTurn, with a picture of 1 MB in each turn, without the model, the network and the encoding of pictures, on two
+// busy cores (load 7), in microseconds a turn:
+//
+//	turns           10    50    100   500
+//	plain           253   406   485   395
+//	with a budget   404   559   282   460
 //
 // # Concurrency
 //

@@ -7,7 +7,7 @@
 //	trace.jsonl            the records, a JSON object on each line
 //	pictures/SHA256.png    the pictures as they were sent, each once, named by the SHA-256 of the file (or .jpeg)
 //
-// The folder can be read by its owner alone (modes 0700 and 0600). A line is written in one piece and never changed, and
+// The files can be read by their owner alone (modes 0700 and 0600). A line is written in one piece and never changed, and
 // a picture before the line that tells of it. So a run that is killed leaves a trace that is whole up to its last complete
 // line, and [Open] leaves out what comes after that. A crash of the system may take more: nothing waits for the disk.
 //

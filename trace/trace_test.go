@@ -307,6 +307,22 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// TestSharedFolder begins a trace in a folder that was there: its mode is somebody else's business.
+func TestSharedFolder(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w, err := Create(dir, Start{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close(nil)
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("got %v, %v, want the mode it had", info.Mode(), err)
+	}
+}
+
 // TestLost has the folder taken away: the error is that of Close alone.
 func TestLost(t *testing.T) {
 	dir, w := create(t, nil)

@@ -59,7 +59,8 @@ type Writer struct {
 	finished bool
 }
 
-// Create begins a trace in dir, which is made if need be and must not hold one yet. Opts may be nil. Start gets the
+// Create begins a trace in dir, which must not hold one yet. It is made if need be; one that is there keeps its mode, as it
+// may be shared, and what is in it can be read by the owner alone. Opts may be nil. Start gets the
 // version. The Writer has to be closed.
 func Create(dir string, start Start, opts *Options) (*Writer, error) {
 	if opts == nil {
@@ -99,8 +100,7 @@ func (w *Writer) create() (err error) {
 	if err := os.Mkdir(filepath.Join(w.dir, picturesFolder), 0o700); err != nil {
 		return errors.Join(err, w.file.Close(), os.Remove(w.file.Name()))
 	}
-	// A folder that was there may be open to others.
-	return os.Chmod(w.dir, 0o700)
+	return nil
 }
 
 // Response records a response, which begins a step.

@@ -135,7 +135,11 @@ func (r *runTask) uploadPictures(ctx context.Context, s *session) (end func(erro
 		return func(error) {}, nil
 	}
 	if r.pictures != picturesInline {
-		s.tools.Present = u.Present(s.tools.Present)
+		inline, err := r.encoding.Presenter()
+		if err != nil {
+			return nil, err
+		}
+		s.tools.Present = u.Present(inline)
 	}
 	return func(ended error) {
 		if ended != nil && s.ledger != "" {

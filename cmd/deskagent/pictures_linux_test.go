@@ -65,9 +65,8 @@ func TestPicturesAreDeleted(t *testing.T) {
 		signal syscall.Signal // when the model has the picture; 0 for none
 		upload bool           // the signal comes in the middle of the upload instead
 		fails  bool           // the request with the picture
-		flags  []string
-		exit   int // -1: killed
-		left   int // files, before the next run
+		exit   int            // -1: killed
+		left   int            // files, before the next run
 		next   []string
 		lists  int // after the next run
 	}

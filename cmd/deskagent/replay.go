@@ -189,7 +189,11 @@ func (r *replay) picture(want *trace.Picture) (*image.RGBA, error) {
 		return nil, err
 	}
 	f := r.shown.Frame
-	screen := &image.RGBA{Pix: f.Image.Pix, Stride: f.Image.Stride, Rect: f.Area}
+	pixels, err := f.Pixels()
+	if err != nil {
+		return nil, err
+	}
+	screen := &image.RGBA{Pix: pixels.Pix, Stride: pixels.Stride, Rect: f.Area}
 	picture, err := m.Picture(screen)
 	if err != nil {
 		return nil, fmt.Errorf("this display has another size than the one that was recorded: %w", err)
