@@ -29,8 +29,9 @@ type pictureAPI struct {
 	looked   atomic.Pointer[func(http.ResponseWriter) bool] // called when the picture came; true: it has answered
 }
 
-func servePictureAPI(t *testing.T) (*pictureAPI, string) {
-	g := &pictureAPI{}
+// servePictureAPI serves one. stored, unless nil, is called when a picture has been stored.
+func servePictureAPI(t *testing.T, stored func()) (*pictureAPI, string) {
+	g := &pictureAPI{files: filesapi.Server{Stored: stored}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/responses" {
 			g.files.ServeHTTP(w, r)
@@ -80,7 +81,18 @@ func TestPicturesAreDeleted(t *testing.T) {
 		"uploading": {signal: syscall.SIGKILL, upload: true, exit: -1, left: 1, lists: 1}, // for a minute
 	} {
 		t.Run(name, func(t *testing.T) {
-			api, address := servePictureAPI(t)
+			arrived, proceed := make(chan bool, 1), make(chan bool)
+			meet := func() {
+				if tt.signal != 0 {
+					arrived <- true
+					<-proceed
+				}
+			}
+			stored := meet
+			if !tt.upload {
+				stored = nil
+			}
+			api, address := servePictureAPI(t, stored)
 			state := t.TempDir()
 			start := func(args ...string) (*exec.Cmd, *bytes.Buffer) {
 				cmd := deskagent(t, server.Display(), address, args...)
@@ -90,16 +102,7 @@ func TestPicturesAreDeleted(t *testing.T) {
 				return cmd, output
 			}
 			cmd, output := start("run", "--approve", "allow", "--pictures", "upload", "look")
-			arrived, proceed := make(chan bool, 1), make(chan bool)
-			meet := func() {
-				if tt.signal != 0 {
-					arrived <- true
-					<-proceed
-				}
-			}
-			if tt.upload {
-				api.files.Stored = meet
-			} else {
+			if !tt.upload {
 				looked := func(w http.ResponseWriter) bool {
 					meet()
 					if tt.fails {
@@ -160,7 +163,7 @@ func TestPicturesOfALedger(t *testing.T) {
 	server, _ := guest(t)
 	for _, resumed := range []bool{true, false} {
 		t.Run(fmt.Sprint("resumed ", resumed), func(t *testing.T) {
-			api, address := servePictureAPI(t)
+			api, address := servePictureAPI(t, nil)
 			dir := filepath.Join(t.TempDir(), "run")
 			fails := func(w http.ResponseWriter) bool {
 				filesapi.Fail(w, http.StatusBadRequest, "no")

@@ -409,7 +409,7 @@ func TestCost2(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			server, _ := guestOf(t, 1440, 900)
 			api := metered(t, turns, `{"type":"move","x":10,"y":%d}`)
-			args := append([]string{"run", "--approve", "allow", "--max-steps", strconv.Itoa(turns + 1), "--settle", "20ms,10ms,1s"}, test.args...)
+			args := append([]string{"run", "--approve", "allow", "--pictures", "inline", "--max-steps", strconv.Itoa(turns + 1), "--settle", "20ms,10ms,1s"}, test.args...)
 			talk, err := deskagent(t, server.Display(), api.URL, append(args, "look")...).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v:\n%s", err, talk)
