@@ -46,6 +46,7 @@ func BenchmarkSettle(b *testing.B) {
 				for b.Loop() {
 					r.Mark()()
 					r.Touch()
+					time.Sleep(2 * time.Millisecond) // as the quickest program takes
 					last := test.paint(r)
 					got, err := r.Wait(b.Context(), Timing{})
 					answered := time.Now()
