@@ -239,19 +239,17 @@ func withoutURL(err error) error {
 // then, but no longer than [Options.Patience]. A [*LeftError] tells of files that may still be there: they stay on the
 // list, for [Clean]. Only the first call does anything.
 func (u *Uploads) Close() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.list == nil {
-		return nil
-	}
-	l := u.list
-	u.list = nil
-	_, err := u.opts.deleteAll(context.Background(), u.files, l)
-	return err
+	return u.end(func(l *list) error {
+		_, err := u.opts.deleteAll(context.Background(), u.files, l)
+		return err
+	})
 }
 
 // Keep gives the list back and leaves the files, for a run that is to be resumed: Open takes them over.
-func (u *Uploads) Keep() error {
+func (u *Uploads) Keep() error { return u.end((*list).close) }
+
+// end does something with the list, once, after which nothing more is uploaded.
+func (u *Uploads) end(with func(*list) error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.list == nil {
@@ -259,5 +257,5 @@ func (u *Uploads) Keep() error {
 	}
 	l := u.list
 	u.list = nil
-	return l.close()
+	return with(l)
 }
