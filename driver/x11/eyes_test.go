@@ -533,14 +533,7 @@ func TestC13(t *testing.T) {
 func TestDepths(t *testing.T) {
 	for _, depth := range []int{16, 30} {
 		t.Run(fmt.Sprint(depth), func(t *testing.T) {
-			server, err := xvfb.Start(t.Context(), &xvfb.Options{Width: 640, Height: 480, Depth: depth})
-			if errors.Is(err, xvfb.ErrMissing) {
-				t.Skip("needs Xvfb")
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer server.Close()
+			server := xvfb.StartForTest(t, &xvfb.Options{Width: 640, Height: 480, Depth: depth})
 			p := newPainter(t, server.Display())
 			// Red of all its bits, whichever depth: the visual says where they are.
 			red := xproto.Setup(p.x).DefaultScreen(p.x).AllowedDepths[0].Visuals[0].RedMask

@@ -69,14 +69,7 @@ func TestOpenRefuses(t *testing.T) {
 
 // TestDepth checks that a screen whose pixels cannot be read right is refused by its depth.
 func TestDepth(t *testing.T) {
-	server, err := xvfb.Start(t.Context(), &xvfb.Options{Width: 640, Height: 480, Depth: 8})
-	if errors.Is(err, xvfb.ErrMissing) {
-		t.Skip("needs Xvfb")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	server := xvfb.StartForTest(t, &xvfb.Options{Width: 640, Height: 480, Depth: 8})
 	d, err := x11.Open(t.Context(), &x11.Options{Display: server.Display()})
 	if d != nil || !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "depth 8:") {
 		t.Errorf("got %v, %v, want it refused by its depth", d, err)
@@ -85,14 +78,7 @@ func TestDepth(t *testing.T) {
 
 // TestNoXTEST checks that a server without the extension is refused.
 func TestNoXTEST(t *testing.T) {
-	server, err := xvfb.Start(t.Context(), &xvfb.Options{Width: 640, Height: 480, Args: []string{"-extension", "XTEST"}})
-	if errors.Is(err, xvfb.ErrMissing) {
-		t.Skip("needs Xvfb")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	server := xvfb.StartForTest(t, &xvfb.Options{Width: 640, Height: 480, Args: []string{"-extension", "XTEST"}})
 	d, err := x11.Open(t.Context(), &x11.Options{Display: server.Display()})
 	if d != nil || !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "XTEST") {
 		t.Errorf("got %v, %v, want it refused for XTEST", d, err)

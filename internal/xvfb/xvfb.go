@@ -134,7 +134,13 @@ type TB interface {
 // ForTest starts a display for a test and ends it after the test. The test is skipped where Xvfb is missing.
 func ForTest(t TB, width, height int, args ...string) *Server {
 	t.Helper()
-	s, err := Start(context.Background(), &Options{Width: width, Height: height, Args: args})
+	return StartForTest(t, &Options{Width: width, Height: height, Args: args})
+}
+
+// StartForTest is ForTest with all there is to choose.
+func StartForTest(t TB, opts *Options) *Server {
+	t.Helper()
+	s, err := Start(context.Background(), opts)
 	if errors.Is(err, ErrMissing) {
 		t.Skip("needs Xvfb")
 	}

@@ -23,14 +23,7 @@ func TestSilent(t *testing.T) {
 
 // TestScreens checks that a display name may choose one of several screens, and only one that is there.
 func TestScreens(t *testing.T) {
-	server, err := xvfb.Start(t.Context(), &xvfb.Options{Width: 640, Height: 480, Args: []string{"-screen", "1", "320x240x24"}})
-	if errors.Is(err, xvfb.ErrMissing) {
-		t.Skip("needs Xvfb")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	server := xvfb.StartForTest(t, &xvfb.Options{Width: 640, Height: 480, Args: []string{"-screen", "1", "320x240x24"}})
 	for screen, want := range []image.Rectangle{image.Rect(0, 0, 640, 480), image.Rect(0, 0, 320, 240)} {
 		conn, err := Open(fmt.Sprintf("%s.%d", server.Display(), screen))
 		if err != nil {
