@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/deskagent/deskagent/driver/remote"
 	"github.com/deskagent/deskagent/sandbox"
 )
 
@@ -45,19 +44,13 @@ func (g *inside) check() (name string, net sandbox.Net, err error) {
 	return name, net, nil
 }
 
-// A boxed desk is in a sandbox, which goes with it unless it is somebody else's.
+// A boxed desk is in a sandbox that goes with it.
 type boxed struct {
-	*remote.Driver
-	box *sandbox.Sandbox // nil if it stays
+	desk
+	box *sandbox.Sandbox
 }
 
-func (b boxed) Close() error {
-	err := b.Driver.Close()
-	if b.box != nil {
-		err = errors.Join(err, b.box.Close())
-	}
-	return err
-}
+func (b boxed) Close() error { return errors.Join(b.desk.Close(), b.box.Close()) }
 
 // openGuest connects to the desktop in a sandbox.
 func (c *command) openGuest(ctx context.Context) (desk, error) {
@@ -66,22 +59,20 @@ func (c *command) openGuest(ctx context.Context) (desk, error) {
 		return nil, err
 	}
 	b := &box{command: c, docker: "docker"}
-	var s, mine *sandbox.Sandbox
 	if name != "" {
-		s, err = b.engine().Open(ctx, name)
-	} else {
-		s, err = b.engine().Up(ctx, &sandbox.Options{Name: fmt.Sprintf("run-%d", os.Getpid()), Net: net, Build: b.buildOptions()})
-		mine = s
-	}
-	if err != nil {
-		return nil, err
-	}
-	d, err := remote.Start(ctx, s.ServeArgv(), &remote.StartOptions{Stderr: c.err})
-	if err != nil {
-		if mine != nil {
-			err = errors.Join(err, mine.Close())
+		s, err := b.engine().Open(ctx, name)
+		if err != nil {
+			return nil, err
 		}
+		return c.openRemote(ctx, s.ServeArgv())
+	}
+	s, err := b.engine().Up(ctx, &sandbox.Options{Name: fmt.Sprintf("run-%d", os.Getpid()), Net: net, Build: b.buildOptions()})
+	if err != nil {
 		return nil, err
 	}
-	return boxed{d, mine}, nil
+	d, err := c.openRemote(ctx, s.ServeArgv())
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return boxed{d, s}, nil
 }

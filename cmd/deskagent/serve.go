@@ -168,10 +168,16 @@ func (c *command) open(ctx context.Context, h hands, s sight) (desk, error) {
 	case len(argv) == 0:
 		return nil, usagef("--remote %q: want a command", c.remote)
 	}
-	d, err := remote.Start(ctx, argv, &remote.StartOptions{Stderr: c.err})
+	d, err := c.openRemote(ctx, argv)
 	if errors.Is(err, driver.ErrDisplayLost) {
-		return nil, hintError{err, "the command has to lead to a \"deskagent serve\" that needs no terminal: with --approve allow, what is done is decided here"}
+		err = hintError{err, "the command has to lead to a \"deskagent serve\" that needs no terminal: with --approve allow, what is done is decided here"}
 	}
+	return d, err
+}
+
+// openRemote connects to the desktop that a command serves.
+func (c *command) openRemote(ctx context.Context, argv []string) (desk, error) {
+	d, err := remote.Start(ctx, argv, &remote.StartOptions{Stderr: c.err})
 	if err != nil {
 		return nil, err
 	}
