@@ -4,8 +4,10 @@
 //
 // robotgo does well what this package lets it do: motion, the left, middle and right button, the wheel, and the
 // keys in its table. It takes every unknown button for the left one and sends keycode 204 for a key it does not
-// know, so for everything else XTEST is called beside it, on its connection. It also lets Xlib end the process on any X
-// error, which is why that connection is opened behind error handlers.
+// know, so for everything else XTEST is called beside it, on its connection. So it is for the modifiers of chords: robotgo
+// waits for the server after each event, which made a chord of three keys take half as long again (BenchmarkOwnTime of
+// package x11). It also lets Xlib end the process on any X error, which is why that connection is opened behind error
+// handlers.
 //
 // robotgo has one display per process, in a C variable, and so there is one Sink at a time. All calls are made on one
 // thread, which does nothing else: when the server goes away in the middle of a call, Xlib leaves the display locked to
@@ -84,15 +86,18 @@ static int keycode(unsigned long symbol) {
 	return XKeysymToKeycode(display, symbol);
 }
 
-// fake_key and fake_button send what robotgo cannot, and wait for the server as it does.
+// fake_key and fake_button send what robotgo cannot. They do not wait for the server as it does, after each event: what
+// it sends next waits for these too, and for the last ones await does.
 static void fake_key(unsigned code, int down) {
 	XTestFakeKeyEvent(display, code, down, CurrentTime);
-	XSync(display, False);
 }
 
 static void fake_button(unsigned number, int down) {
 	XTestFakeButtonEvent(display, number, down, CurrentTime);
-	XSync(display, False);
+}
+
+static void await(void) {
+	if (LastKnownRequestProcessed(display) != NextRequest(display) - 1) XSync(display, False);
 }
 
 static int is_lost(void) { return lost; }
@@ -269,11 +274,12 @@ func truth(b bool) C.int {
 	return 0
 }
 
-// Sync waits for the thread, and so for the server, for which each call waits.
+// Sync waits for the thread and the server.
 func (s *Sink) Sync() error {
 	if !s.sent {
 		return nil
 	}
+	s.do(func() error { C.await(); return nil })
 	s.sent = false
 	done := make(chan error)
 	s.calls <- func() {
@@ -291,15 +297,13 @@ func (s *Sink) Close() {
 }
 
 // keyNames are the names under which robotgo presses the right key, all of them small: it adds Shift to a name
-// with a capital. Missing are those that it gets wrong: the numeric pad, Menu, the quote (it looks for the double
-// one) and the less-than sign (it looks for the comma).
+// with a capital. Missing are the modifiers, for the time they take, and those that it gets wrong: the numeric pad,
+// Menu, the quote (it looks for the double one) and the less-than sign (it looks for the comma).
 var keyNames = map[driver.Key]string{
 	driver.KeyReturn: "enter", driver.KeyTab: "tab", driver.KeySpace: "space",
 	0xff1b: "escape", 0xff08: "backspace", 0xffff: "delete", 0xff63: "insert",
 	0xff50: "home", 0xff57: "end", 0xff55: "pageup", 0xff56: "pagedown",
 	0xff51: "left", 0xff52: "up", 0xff53: "right", 0xff54: "down",
-	driver.KeyShift: "shift", 0xffe2: "rshift", driver.KeyControl: "ctrl", 0xffe4: "rctrl",
-	driver.KeyAlt: "alt", 0xffea: "ralt", driver.KeySuper: "cmd", 0xffec: "rcmd",
 	driver.KeyCapsLock: "capslock", driver.KeyNumLock: "num_lock", 0xff61: "print",
 	0xffbe: "f1", 0xffbf: "f2", 0xffc0: "f3", 0xffc1: "f4", 0xffc2: "f5", 0xffc3: "f6",
 	0xffc4: "f7", 0xffc5: "f8", 0xffc6: "f9", 0xffc7: "f10", 0xffc8: "f11", 0xffc9: "f12",
