@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"fmt"
 	"image"
+	"slices"
 	"strings"
 
 	"github.com/jezek/xgb"
@@ -62,15 +63,14 @@ func (f *Finder) Active(screen image.Rectangle) (w driver.Window, err error) {
 	if err != nil || mine == nil {
 		return w, err
 	}
+	parents, err := f.clients(frames, xproto.AtomWmTransientFor)
+	if err != nil {
+		return w, err
+	}
 	w = driver.Window{ID: uint32(id), Bounds: mine.bounds, Visible: mine.bounds}
-	for _, other := range frames {
-		belongs := other.popup && f.owner(other.id) == f.owner(id)
-		if !belongs && other.id != mine.id {
-			if belongs, err = f.isTransientFor(other.id, id); err != nil {
-				return w, err
-			}
-		}
-		if belongs {
+	for i, other := range frames {
+		dialogue := other.id != mine.id && parents[i].is(id)
+		if dialogue || other.popup && f.owner(other.id) == f.owner(id) {
 			w.Visible = w.Visible.Union(other.bounds)
 		}
 	}
@@ -100,21 +100,25 @@ func (f *Finder) Named(texts []string) (found []image.Rectangle, err error) {
 	if err != nil {
 		return nil, err
 	}
-	named := make(map[xproto.Window]bool) // by frame
+	clients, err := f.clients(frames, xproto.AtomWmClass)
+	if err != nil {
+		return nil, err
+	}
+	names, err := f.names(clients)
+	if err != nil {
+		return nil, err
+	}
+	named := make([]bool, len(frames))
 	owners := make(map[xproto.Window]bool)
-	for _, frame := range frames {
-		id, names, err := f.names(frame.id)
-		if err != nil {
-			return nil, err
-		}
+	for i := range frames {
 		for _, text := range texts {
-			if strings.Contains(strings.ToLower(names), strings.ToLower(text)) {
-				named[frame.id], owners[f.owner(id)] = true, true
+			if strings.Contains(strings.ToLower(names[i]), strings.ToLower(text)) {
+				named[i], owners[f.owner(clients[i].id)] = true, true
 			}
 		}
 	}
-	for _, frame := range frames {
-		if named[frame.id] || frame.popup && owners[f.owner(frame.id)] {
+	for i, frame := range frames {
+		if named[i] || frame.popup && owners[f.owner(frame.id)] {
 			found = append(found, frame.bounds)
 		}
 	}
@@ -203,75 +207,91 @@ func (f *Finder) frameOf(id xproto.Window, frames []frame) (*frame, error) {
 // depth is how far below a frame a program's window may be. Window managers use up to three levels.
 const depth = 4
 
-// client finds the window in a frame that has a property, beginning with the frame itself. It returns none where there
-// is no such window.
-func (f *Finder) client(in xproto.Window, property xproto.Atom) (xproto.Window, *xproto.GetPropertyReply, error) {
-	level := []xproto.Window{in}
+// A client is a program's window in a frame, with a property of it: nil where no window of the frame has that, and then
+// the window is the frame.
+type client struct {
+	id       xproto.Window
+	property *xproto.GetPropertyReply
+}
+
+// is reports whether the property is the ID of a window.
+func (c client) is(id xproto.Window) bool {
+	return c.property != nil && c.property.Format == 32 && c.property.ValueLen > 0 && xproto.Window(xgb.Get32(c.property.Value)) == id
+}
+
+// clients finds, for each frame, the window in it that has a property, beginning with the frame itself. It asks about all
+// windows of a level before it waits for the first answer.
+func (f *Finder) clients(frames []frame, property xproto.Atom) ([]client, error) {
+	clients := make([]client, len(frames))
+	type place struct {
+		frame    int
+		id       xproto.Window
+		property xproto.GetPropertyCookie
+		tree     xproto.QueryTreeCookie
+	}
+	var level []place
+	for i, frame := range frames {
+		clients[i].id = frame.id
+		level = append(level, place{frame: i, id: frame.id})
+	}
 	for range depth {
-		var below []xproto.Window
-		for _, id := range level {
-			r, err := f.property(id, property)
-			if err != nil {
-				return xproto.WindowNone, nil, err
-			}
-			if r != nil {
-				return id, r, nil
-			}
-			tree, err := xproto.QueryTree(f.conn.X, id).Reply()
-			if gone(err) {
-				continue
-			}
-			if err != nil {
-				return xproto.WindowNone, nil, display.Err(err)
-			}
-			below = append(below, tree.Children...)
+		for i := range level {
+			level[i].property = f.askProperty(level[i].id, property)
+			level[i].tree = xproto.QueryTree(f.conn.X, level[i].id)
 		}
-		level = below
+		var below []place
+		for _, p := range level {
+			reply, errProperty := p.property.Reply()
+			tree, errTree := p.tree.Reply()
+			switch err := cmp.Or(errProperty, errTree); {
+			case gone(err) || clients[p.frame].property != nil:
+			case err != nil:
+				return nil, display.Err(err)
+			case reply.Format != 0:
+				clients[p.frame] = client{p.id, reply}
+			default:
+				for _, id := range tree.Children {
+					below = append(below, place{frame: p.frame, id: id})
+				}
+			}
+		}
+		level = slices.DeleteFunc(below, func(p place) bool { return clients[p.frame].property != nil })
 	}
-	return xproto.WindowNone, nil, nil
+	return clients, nil
 }
 
-// property returns a property of a window, nil if it has none of that name.
-func (f *Finder) property(id xproto.Window, property xproto.Atom) (*xproto.GetPropertyReply, error) {
+func (f *Finder) askProperty(id xproto.Window, property xproto.Atom) xproto.GetPropertyCookie {
 	const length = 1024 // in words, which is enough for the longest title
-	r, err := xproto.GetProperty(f.conn.X, false, id, property, xproto.AtomAny, 0, length).Reply()
-	if gone(err) || err == nil && r.Format == 0 {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, display.Err(err)
-	}
-	return r, nil
+	return xproto.GetProperty(f.conn.X, false, id, property, xproto.AtomAny, 0, length)
 }
 
-// isTransientFor reports whether the window in a frame is a dialogue of another one.
-func (f *Finder) isTransientFor(frame, id xproto.Window) (bool, error) {
-	_, r, err := f.client(frame, xproto.AtomWmTransientFor)
-	return err == nil && r != nil && r.Format == 32 && r.ValueLen > 0 && xproto.Window(xgb.Get32(r.Value)) == id, err
-}
-
-// names returns the class and the titles of the window in a frame, and its ID.
-func (f *Finder) names(frame xproto.Window) (id xproto.Window, names string, err error) {
-	id, class, err := f.client(frame, xproto.AtomWmClass)
-	if err != nil {
-		return id, "", err
-	}
-	var parts []string
-	if class == nil {
-		id = frame
-	} else {
-		parts = append(parts, string(class.Value))
-	}
-	for _, atom := range []xproto.Atom{f.name, xproto.AtomWmName} {
-		title, err := f.property(id, atom)
-		if err != nil {
-			return id, "", err
-		}
-		if title != nil {
-			parts = append(parts, string(title.Value))
+// names returns the class and the titles of each client whose class was asked for.
+func (f *Finder) names(clients []client) ([]string, error) {
+	titles := [...]xproto.Atom{f.name, xproto.AtomWmName}
+	asked := make([][len(titles)]xproto.GetPropertyCookie, len(clients))
+	for i, c := range clients {
+		for j, title := range titles {
+			asked[i][j] = f.askProperty(c.id, title)
 		}
 	}
-	return id, strings.Join(parts, "\x00"), nil
+	names := make([]string, len(clients))
+	for i, c := range clients {
+		var parts []string
+		if c.property != nil {
+			parts = append(parts, string(c.property.Value))
+		}
+		for _, title := range asked[i] {
+			r, err := title.Reply()
+			if err != nil && !gone(err) {
+				return nil, display.Err(err)
+			}
+			if err == nil && r.Format != 0 {
+				parts = append(parts, string(r.Value))
+			}
+		}
+		names[i] = strings.Join(parts, "\x00")
+	}
+	return names, nil
 }
 
 // gone reports whether a window that was asked about has ended in the meantime.
