@@ -24,13 +24,15 @@ import (
 type Finder struct {
 	conn *display.Conn
 
-	activeWindow, name xproto.Atom
+	activeWindow, clientList, name xproto.Atom
 }
 
 // Open prepares to find.
 func Open(conn *display.Conn) (*Finder, error) {
 	f := &Finder{conn: conn}
-	for name, atom := range map[string]*xproto.Atom{"_NET_ACTIVE_WINDOW": &f.activeWindow, "_NET_WM_NAME": &f.name} {
+	for name, atom := range map[string]*xproto.Atom{
+		"_NET_ACTIVE_WINDOW": &f.activeWindow, "_NET_CLIENT_LIST": &f.clientList, "_NET_WM_NAME": &f.name,
+	} {
 		r, err := xproto.InternAtom(conn.X, false, uint16(len(name)), name).Reply()
 		if err != nil {
 			return nil, display.Err(err)
@@ -63,15 +65,19 @@ func (f *Finder) Active(screen image.Rectangle) (w driver.Window, err error) {
 	if err != nil || mine == nil {
 		return w, err
 	}
-	parents, err := f.clients(frames, xproto.AtomWmTransientFor)
+	clients, err := f.clients(frames, xproto.AtomWmTransientFor)
 	if err != nil {
 		return w, err
 	}
 	w = driver.Window{ID: uint32(id), Bounds: mine.bounds, Visible: mine.bounds}
-	for i, other := range frames {
-		dialogue := other.id != mine.id && parents[i].is(id)
-		if dialogue || other.popup && f.owner(other.id) == f.owner(id) {
+	for _, other := range frames {
+		if other.popup && f.owner(other.id) == f.owner(id) {
 			w.Visible = w.Visible.Union(other.bounds)
+		}
+	}
+	for _, dialogue := range clients {
+		if dialogue.names(id) {
+			w.Visible = w.Visible.Union(frames[dialogue.frame].bounds)
 		}
 	}
 	if w.Visible = w.Visible.Intersect(screen); w.Visible.Empty() {
@@ -110,10 +116,10 @@ func (f *Finder) Named(texts []string) (found []image.Rectangle, err error) {
 	}
 	named := make([]bool, len(frames))
 	owners := make(map[xproto.Window]bool)
-	for i := range frames {
+	for i, c := range clients {
 		for _, text := range texts {
 			if strings.Contains(strings.ToLower(names[i]), strings.ToLower(text)) {
-				named[i], owners[f.owner(clients[i].id)] = true, true
+				named[c.frame], owners[f.owner(c.id)] = true, true
 			}
 		}
 	}
@@ -207,57 +213,140 @@ func (f *Finder) frameOf(id xproto.Window, frames []frame) (*frame, error) {
 // depth is how far below a frame a program's window may be. Window managers use up to three levels.
 const depth = 4
 
-// A client is a program's window in a frame, with a property of it: nil where no window of the frame has that, and then
-// the window is the frame.
+// A client is a program's window in a frame, or the frame itself, with a property of it: nil if it does not have that.
 type client struct {
+	frame    int
 	id       xproto.Window
 	property *xproto.GetPropertyReply
 }
 
-// is reports whether the property is the ID of a window.
-func (c client) is(id xproto.Window) bool {
+// names reports whether the property is the ID of a window.
+func (c client) names(id xproto.Window) bool {
 	return c.property != nil && c.property.Format == 32 && c.property.ValueLen > 0 && xproto.Window(xgb.Get32(c.property.Value)) == id
 }
 
-// clients finds, for each frame, the window in it that has a property, beginning with the frame itself. It asks about all
-// windows of a level before it waits for the first answer.
+// clients finds the windows in frames that may have a property: the frames themselves, and the windows that the manager
+// says are in them. What is in a frame of which it says nothing is looked through until a window has the property. All
+// windows of a level are asked about before the first answer is waited for.
 func (f *Finder) clients(frames []frame, property xproto.Atom) ([]client, error) {
-	clients := make([]client, len(frames))
-	type place struct {
-		frame    int
-		id       xproto.Window
-		property xproto.GetPropertyCookie
-		tree     xproto.QueryTreeCookie
+	clients, err := f.managed(frames)
+	if err != nil {
+		return nil, err
 	}
-	var level []place
+	known := make([]bool, len(frames))
+	for _, c := range clients {
+		known[c.frame] = true
+	}
 	for i, frame := range frames {
-		clients[i].id = frame.id
-		level = append(level, place{frame: i, id: frame.id})
+		clients = append(clients, client{frame: i, id: frame.id})
 	}
+	if err := f.ask(clients, property); err != nil {
+		return nil, err
+	}
+	level := slices.Clone(clients)
 	for range depth {
-		for i := range level {
-			level[i].property = f.askProperty(level[i].id, property)
-			level[i].tree = xproto.QueryTree(f.conn.X, level[i].id)
+		for _, c := range level {
+			known[c.frame] = known[c.frame] || c.property != nil
 		}
-		var below []place
-		for _, p := range level {
-			reply, errProperty := p.property.Reply()
-			tree, errTree := p.tree.Reply()
-			switch err := cmp.Or(errProperty, errTree); {
-			case gone(err) || clients[p.frame].property != nil:
-			case err != nil:
-				return nil, display.Err(err)
-			case reply.Format != 0:
-				clients[p.frame] = client{p.id, reply}
-			default:
-				for _, id := range tree.Children {
-					below = append(below, place{frame: p.frame, id: id})
-				}
-			}
+		level = slices.DeleteFunc(level, func(c client) bool { return known[c.frame] })
+		if level, err = f.below(level); err != nil {
+			return nil, err
 		}
-		level = slices.DeleteFunc(below, func(p place) bool { return clients[p.frame].property != nil })
+		if err := f.ask(level, property); err != nil {
+			return nil, err
+		}
+		clients = append(clients, level...)
 	}
 	return clients, nil
+}
+
+// managed lists the windows that the window manager has in frames (_NET_CLIENT_LIST of the Extended Window Manager
+// Hints), without a property. There are none where it does not say.
+func (f *Finder) managed(frames []frame) (clients []client, err error) {
+	const most = 1 << 12 // windows
+	list, err := xproto.GetProperty(f.conn.X, false, f.conn.Screen.Root, f.clientList, xproto.AtomWindow, 0, most).Reply()
+	if err != nil {
+		return nil, display.Err(err)
+	}
+	if list.Format != 32 {
+		return nil, nil
+	}
+	number := make(map[xproto.Window]int)
+	for i, frame := range frames {
+		number[frame.id] = i
+	}
+	type climber struct {
+		id, at xproto.Window
+		tree   xproto.QueryTreeCookie
+	}
+	var climbers []climber
+	for value := list.Value; len(value) >= 4; value = value[4:] {
+		id := xproto.Window(xgb.Get32(value))
+		climbers = append(climbers, climber{id: id, at: id})
+	}
+	for range depth {
+		var higher []climber
+		for _, c := range climbers {
+			if frame, ok := number[c.at]; !ok {
+				c.tree = xproto.QueryTree(f.conn.X, c.at)
+				higher = append(higher, c)
+			} else if c.at != c.id { // A frame itself is among the clients anyhow.
+				clients = append(clients, client{frame: frame, id: c.id})
+			}
+		}
+		climbers = climbers[:0]
+		for _, c := range higher {
+			tree, err := c.tree.Reply()
+			if gone(err) {
+				continue
+			}
+			if err != nil {
+				return nil, display.Err(err)
+			}
+			c.at = tree.Parent
+			climbers = append(climbers, c)
+		}
+	}
+	return clients, nil
+}
+
+// below lists the windows one level below some.
+func (f *Finder) below(level []client) (below []client, err error) {
+	trees := make([]xproto.QueryTreeCookie, len(level))
+	for i, c := range level {
+		trees[i] = xproto.QueryTree(f.conn.X, c.id)
+	}
+	for i, c := range level {
+		tree, err := trees[i].Reply()
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, display.Err(err)
+		}
+		for _, id := range tree.Children {
+			below = append(below, client{frame: c.frame, id: id})
+		}
+	}
+	return below, nil
+}
+
+// ask fills in a property of windows.
+func (f *Finder) ask(clients []client, property xproto.Atom) error {
+	asked := make([]xproto.GetPropertyCookie, len(clients))
+	for i, c := range clients {
+		asked[i] = f.askProperty(c.id, property)
+	}
+	for i := range clients {
+		r, err := asked[i].Reply()
+		if err != nil && !gone(err) {
+			return display.Err(err)
+		}
+		if err == nil && r.Format != 0 {
+			clients[i].property = r
+		}
+	}
+	return nil
 }
 
 func (f *Finder) askProperty(id xproto.Window, property xproto.Atom) xproto.GetPropertyCookie {

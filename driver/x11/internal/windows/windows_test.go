@@ -118,7 +118,8 @@ func TestActive(t *testing.T) {
 	desktop := apptest.NewDesktop(t)
 	f := open(t, desktop.Display())
 	p, other := newProgram(t, desktop.Display()), newProgram(t, desktop.Display())
-	other.show("Other", "other", image.Rect(700, 100, 900, 200))
+	first := other.show("Other", "other", image.Rect(700, 100, 900, 200))
+	eventually(t, "the first window is active", func() bool { return f.mustActive(t).ID == uint32(first) })
 	id := p.show("Mine", "mine", image.Rect(100, 150, 400, 350))
 	eventually(t, "the new window is active", func() bool { return f.mustActive(t).ID == uint32(id) })
 
@@ -229,6 +230,22 @@ func TestNamed(t *testing.T) {
 	eventually(t, "the window is hidden", func() bool { r, err := f.Bounds(uint32(id)); return err == nil && r.Empty() })
 	if got, err := f.Named([]string{"keevault"}); err != nil || len(got) != 0 {
 		t.Errorf("hidden: got %v, %v, want nothing", got, err)
+	}
+}
+
+// TestNamedWithin has a window deep in a frame of which no window manager says that it is there.
+func TestNamedWithin(t *testing.T) {
+	server := xvfb.ForTest(t, screen.Dx(), screen.Dy())
+	f, p := open(t, server.Display()), newProgram(t, server.Display())
+	place := image.Rect(100, 150, 400, 350)
+	in := *p
+	in.root = p.show("", "", place)
+	in.show("", "", image.Rect(0, 0, 10, 10))
+	in.root = in.show("", "", image.Rect(10, 10, 100, 100))
+	in.show("KeeVault", "all", image.Rect(10, 10, 50, 50))
+	p.show("Plain", "notes", image.Rect(500, 150, 800, 350))
+	if got, err := f.Named([]string{"keevault"}); err != nil || !slices.Equal(got, []image.Rectangle{place}) {
+		t.Errorf("got %v, %v, want %v", got, err, place)
 	}
 }
 
