@@ -53,6 +53,7 @@ type container struct {
 	screen  string // WxH
 	subnet  string // of the sandbox's network, for the proxy
 	egress  string // network by which the proxy gets out
+	podman  bool   // it is started by podman
 }
 
 func (c container) labels(role string) []string {
@@ -100,12 +101,18 @@ func desktopArgs(c container) []string {
 	args := []string{"run", "--detach", "--name", desktopName(c.name) + suffixStarting, "--hostname", c.name}
 	args = append(args, c.labels(roleDesktop)...)
 	args = append(args, hardened(c.seccomp)...)
+	own := "uid=1000,gid=1000"
+	if c.podman {
+		own = "U" // its word for the same
+		// It would tell the guest the host's address by a name. There is no name for the guest itself then either.
+		args = append(args, "--no-hosts")
+	}
 	args = append(args,
 		// All that can be written is in memory, bounded, and gone with the container. Programs in /tmp and at home can
 		// be run, as a task may need to; nothing there can be a device or gain rights.
 		"--tmpfs", "/tmp:rw,nosuid,nodev,exec,size="+c.limits.Temp+",mode=1777",
-		"--tmpfs", "/home/desk:rw,nosuid,nodev,exec,size="+c.limits.Temp+",uid=1000,gid=1000,mode=0700",
-		"--tmpfs", "/run:rw,nosuid,nodev,noexec,size=16m,uid=1000,gid=1000,mode=0755",
+		"--tmpfs", "/home/desk:rw,nosuid,nodev,exec,size="+c.limits.Temp+","+own+",mode=0700",
+		"--tmpfs", "/run:rw,nosuid,nodev,noexec,size=16m,"+own+",mode=0755",
 		// Chromium's processes share pictures here; the engine's 64 MB are too little for large pages.
 		"--shm-size", "256m",
 		"--pids-limit", strconv.Itoa(c.limits.PIDs),
@@ -185,7 +192,10 @@ func checkArgs(container string) []string {
 var listFormat = strings.Join([]string{"{{.ID}}", "{{.Names}}", "{{.State}}", "{{.Status}}", "{{.Image}}",
 	label(labelSandbox), label(labelRole), label(labelOwner), label(labelStays), label(labelNet), label(labelStart)}, "\t")
 
-func label(name string) string { return fmt.Sprintf("{{.Label %q}}", name) }
+// label is a label's value. docker has a text and a method for it, podman a map and no method.
+func label(name string) string {
+	return fmt.Sprintf(`{{if eq (printf "%%T" .Labels) "string"}}{{.Label %[1]q}}{{else}}{{index .Labels %[1]q}}{{end}}`, name)
+}
 
 func listArgs() []string {
 	return []string{"ps", "--all", "--no-trunc", "--filter", "label=" + labelSandbox, "--format", listFormat}

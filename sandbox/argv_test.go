@@ -57,7 +57,15 @@ func TestDesktopArgs(t *testing.T) {
 		--env http_proxy= --env HTTP_PROXY= --env https_proxy= --env HTTPS_PROXY= --env ftp_proxy= --env FTP_PROXY=
 		--env all_proxy= --env ALL_PROXY= --env no_proxy= --env NO_PROXY=
 		img:1 guest desktop --screen 1280x800`))
-	c := testContainer(t, "allow=example.com,10.0.0.1:80")
+	c := testContainer(t, "none")
+	c.podman = true
+	got := strings.Join(desktopArgs(c), " ")
+	for _, want := range []string{" --no-hosts ", " /home/desk:rw,nosuid,nodev,exec,size=512m,U,mode=0700 ", " /run:rw,nosuid,nodev,noexec,size=16m,U,mode=0755 "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %q for podman, want %q in it", got, want)
+		}
+	}
+	c = testContainer(t, "allow=example.com,10.0.0.1:80")
 	c.stays = true
 	check(t, desktopArgs(c), words(
 		`run --detach --name deskagent-box.starting --hostname box

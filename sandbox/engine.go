@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,35 +86,65 @@ func (e *Engine) Argv(args []string) []string { return slices.Concat(e.argv, arg
 // Arch is the engine's architecture, such as amd64, which may be another than this program's. It is also the way to
 // find out whether an engine answers: the error wraps [ErrNoEngine] if none does.
 func (e *Engine) Arch(ctx context.Context) (string, error) {
-	out, err := e.docker(ctx, "version", "--format", "{{.Server.Os}}/{{.Server.Arch}}")
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return "", cause
-		}
-		return "", fmt.Errorf("%w: %w", ErrNoEngine, err)
-	}
-	system, arch, _ := strings.Cut(strings.TrimSpace(string(out)), "/")
-	if system != "linux" || arch == "" {
-		return "", fmt.Errorf("%w to run Linux containers: it is %q", ErrNoEngine, out)
-	}
-	return arch, nil
+	p, err := e.platform(ctx)
+	return p.arch, err
 }
 
-// missing tells whether docker failed because what it was to work on is not there.
+// A platform is what there is behind the docker command, which may be podman's.
+type platform struct {
+	arch   string
+	podman bool
+}
+
+func (e *Engine) platform(ctx context.Context) (platform, error) {
+	out, err := e.docker(ctx, "version", "--format", "{{json .}}")
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return platform{}, cause
+		}
+		return platform{}, fmt.Errorf("%w: %w", ErrNoEngine, err)
+	}
+	return parsePlatform(out)
+}
+
+// parsePlatform reads what docker version says. podman is the engine itself where it has no server, and says system and
+// architecture in one word.
+func parsePlatform(version []byte) (p platform, err error) {
+	type program struct{ Os, Arch, OsArch string }
+	var v struct{ Client, Server *program }
+	if err := json.Unmarshal(version, &v); err != nil {
+		return p, fmt.Errorf("reading what docker says of its version %q: %w", version, err)
+	}
+	engine := cmp.Or(v.Server, v.Client, &program{})
+	system := engine.Os
+	p = platform{engine.Arch, engine.OsArch != ""}
+	if p.podman {
+		system, p.arch, _ = strings.Cut(engine.OsArch, "/")
+	}
+	if system != "linux" || p.arch == "" {
+		return platform{}, fmt.Errorf("%w to run Linux containers: it is %q", ErrNoEngine, version)
+	}
+	return p, nil
+}
+
+// missing tells whether docker, or podman, failed because what it was to work on is not there.
 func missing(err error) bool {
 	var e *run.Error
-	return errors.As(err, &e) && (strings.Contains(strings.ToLower(e.Output), "no such") || strings.Contains(e.Output, "not found"))
+	return errors.As(err, &e) && slices.ContainsFunc([]string{"no such", "not found", "not known"}, func(words string) bool {
+		return strings.Contains(strings.ToLower(e.Output), words)
+	})
 }
 
 // Health is what an engine can do, as far as sandboxes depend on it.
 type Health struct {
 	Version, Arch                             string
+	Podman                                    bool // it is podman's docker command
 	Seccomp, MemoryLimit, CPULimit, PIDsLimit bool
 }
 
 // Health asks the engine what it can do. The error wraps [ErrNoEngine] if none answers.
 func (e *Engine) Health(ctx context.Context) (Health, error) {
-	arch, err := e.Arch(ctx)
+	p, err := e.platform(ctx)
 	if err != nil {
 		return Health{}, err
 	}
@@ -121,15 +152,28 @@ func (e *Engine) Health(ctx context.Context) (Health, error) {
 	if err != nil {
 		return Health{}, err
 	}
-	var info struct {
+	return parseHealth(p, out)
+}
+
+func parseHealth(p platform, info []byte) (Health, error) {
+	var i struct {
 		ServerVersion          string
 		SecurityOptions        []string
 		MemoryLimit, PidsLimit bool
-		CPUCfsQuota            bool `json:"CpuCfsQuota"`
+		CPUCfsQuota            bool                     `json:"CpuCfsQuota"`
+		Version                struct{ Version string } // from here on, podman's
+		Host                   struct {
+			CgroupControllers []string
+			Security          struct{ SeccompEnabled bool }
+		}
 	}
-	if err := json.Unmarshal(out, &info); err != nil {
+	if err := json.Unmarshal(info, &i); err != nil {
 		return Health{}, fmt.Errorf("reading what docker says of the engine: %w", err)
 	}
-	seccomp := slices.ContainsFunc(info.SecurityOptions, func(s string) bool { return strings.HasPrefix(s, "name=seccomp") })
-	return Health{info.ServerVersion, arch, seccomp, info.MemoryLimit, info.CPUCfsQuota, info.PidsLimit}, nil
+	if p.podman {
+		has := func(controller string) bool { return slices.Contains(i.Host.CgroupControllers, controller) }
+		return Health{i.Version.Version, p.arch, true, i.Host.Security.SeccompEnabled, has("memory"), has("cpu"), has("pids")}, nil
+	}
+	seccomp := slices.ContainsFunc(i.SecurityOptions, func(s string) bool { return strings.HasPrefix(s, "name=seccomp") })
+	return Health{i.ServerVersion, p.arch, false, seccomp, i.MemoryLimit, i.CPUCfsQuota, i.PidsLimit}, nil
 }

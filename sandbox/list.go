@@ -116,7 +116,7 @@ func (p part) desktopState() string {
 		return StateStarting
 	case strings.HasSuffix(p.name, suffixFailed):
 		return StateFailed
-	case p.state == "running":
+	case p.state == "running", strings.HasPrefix(p.state, "Up "): // docker, podman
 		return StateRunning
 	}
 	return StateStopped

@@ -138,6 +138,13 @@ func (e *Engine) Up(ctx context.Context, opts *Options) (_ *Sandbox, err error) 
 			err = fmt.Errorf("starting sandbox %s: %w", c.name, err)
 		}
 	}()
+	p, err := e.platform(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c.podman = p.podman; c.podman && !c.net.None() {
+		return nil, fmt.Errorf("network %v: %w: podman leaves the host's address on it, want none", c.net, errors.ErrUnsupported)
+	}
 	list, err := e.List(ctx)
 	if err != nil {
 		return nil, err

@@ -275,3 +275,36 @@ func TestNoEngine(t *testing.T) {
 		}
 	}
 }
+
+// TestEngines reads what engines say of themselves: Docker 20.10, podman 4.3 and its server, and a Docker for Windows containers.
+func TestEngines(t *testing.T) {
+	const (
+		dockerInfo = `{"ServerVersion":"20.10.24","SecurityOptions":["name=apparmor","name=seccomp,profile=default"],"MemoryLimit":true,"CpuCfsQuota":true,"PidsLimit":false}`
+		podmanInfo = `{"version":{"Version":"4.3.1"},"host":{"cgroupControllers":["cpu","memory"],"security":{"seccompEnabled":true}}}`
+	)
+	for _, test := range []struct {
+		version, info string
+		want          Health
+	}{
+		{`{"Client":{"Os":"darwin","Arch":"arm64"},"Server":{"Os":"linux","Arch":"arm64"}}`, dockerInfo,
+			Health{Version: "20.10.24", Arch: "arm64", Seccomp: true, MemoryLimit: true, CPULimit: true}},
+		{`{"Client":{"OsArch":"linux/amd64","Os":"linux"}}`, podmanInfo,
+			Health{Version: "4.3.1", Arch: "amd64", Podman: true, Seccomp: true, MemoryLimit: true, CPULimit: true}},
+		{`{"Client":{"OsArch":"darwin/arm64"},"Server":{"OsArch":"linux/arm64"}}`, podmanInfo,
+			Health{Version: "4.3.1", Arch: "arm64", Podman: true, Seccomp: true, MemoryLimit: true, CPULimit: true}},
+	} {
+		p, err := parsePlatform([]byte(test.version))
+		if err != nil {
+			t.Errorf("%s: %v", test.version, err)
+			continue
+		}
+		if got, err := parseHealth(p, []byte(test.info)); err != nil || got != test.want {
+			t.Errorf("%s: got %+v, %v, want %+v", test.version, got, err, test.want)
+		}
+	}
+	for _, version := range []string{`{"Client":{"Os":"linux","Arch":"amd64"},"Server":{"Os":"windows","Arch":"amd64"}}`, `{}`, ``} {
+		if got, err := parsePlatform([]byte(version)); err == nil {
+			t.Errorf("%q: got %+v, want an error", version, got)
+		}
+	}
+}

@@ -241,8 +241,12 @@ func (b *box) newExec() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			argv := args[1:]
+			if argv[0] == "--" && len(argv) > 1 { // as many write it
+				argv = argv[1:]
+			}
 			terminal := isTerminal(b.in) && isTerminal(b.out)
-			return b.hand(cmd.Context(), s.ExecArgv(sandbox.ExecOptions{Input: true, Terminal: terminal}, args[1:]...))
+			return b.hand(cmd.Context(), s.ExecArgv(sandbox.ExecOptions{Input: true, Terminal: terminal}, argv...))
 		},
 	}
 	cmd.Flags().SetInterspersed(false) // flags after NAME are the command's
@@ -357,7 +361,11 @@ func diagnoseEngine(ctx context.Context, b *box) []check {
 	if err != nil {
 		return []check{{"engine", statusFail, err.Error(), hintFor(err)}}
 	}
-	checks := []check{{"engine", statusOK, fmt.Sprintf("Docker %s, linux/%s", health.Version, health.Arch), ""}}
+	engine := "Docker"
+	if health.Podman {
+		engine = "podman, which can do without a network only,"
+	}
+	checks := []check{{"engine", statusOK, fmt.Sprintf("%s %s, linux/%s", engine, health.Version, health.Arch), ""}}
 	add := func(name string, ok bool, bad, good, otherwise, mend string) {
 		c := check{name, statusOK, good, ""}
 		if !ok {

@@ -141,7 +141,7 @@ func TestSandboxCommands(t *testing.T) {
 	if out, _ := do(0, "ls"); !strings.Contains(out, name+"  running  none") {
 		t.Errorf("ls: got %s", out)
 	}
-	picture, _ := do(0, "exec", name, "deskagent", "screenshot", "-o", "-")
+	picture, _ := do(0, "exec", name, "--", "deskagent", "screenshot", "-o", "-")
 	if config, err := png.DecodeConfig(strings.NewReader(picture)); err != nil || config.Width != 800 || config.Height != 600 {
 		t.Errorf("exec: got a picture of %dx%d, %v", config.Width, config.Height, err)
 	}
