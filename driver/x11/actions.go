@@ -79,7 +79,8 @@ func (d *Driver) Click(ctx context.Context, a driver.Click) error {
 		if !a.Button.Valid() {
 			return fmt.Errorf("%w %v", driver.ErrUnknownButton, a.Button)
 		}
-		p, err := k.check(ctx, a.Keys, at)
+		button := thing{button: buttonNumbers[a.Button]}
+		p, err := k.check(ctx, a.Keys, []thing{button}, at)
 		if err != nil {
 			return err
 		}
@@ -88,8 +89,7 @@ func (d *Driver) Click(ctx context.Context, a driver.Click) error {
 				return err
 			}
 		}
-		button := thing{button: buttonNumbers[a.Button]}
-		if err := k.moveHolding(p, at, button); err != nil {
+		if err := k.moveHolding(p, at); err != nil {
 			return err
 		}
 		return k.click(ctx, button, at, false)
@@ -100,14 +100,14 @@ func (d *Driver) Click(ctx context.Context, a driver.Click) error {
 func (d *Driver) DoubleClick(ctx context.Context, a driver.DoubleClick) error {
 	at := image.Pt(a.X, a.Y)
 	return d.act(ctx, fmt.Sprintf("double-clicking at %v", at), func(ctx context.Context, k *desk) error {
-		p, err := k.check(ctx, a.Keys, at)
+		p, err := k.check(ctx, a.Keys, []thing{left}, at)
 		if err != nil {
 			return err
 		}
 		if err := k.letClickAge(ctx, at, true, &p.seen); err != nil {
 			return err
 		}
-		if err := k.moveHolding(p, at, left); err != nil {
+		if err := k.moveHolding(p, at); err != nil {
 			return err
 		}
 		if err := k.click(ctx, left, at, false); err != nil {
@@ -126,11 +126,11 @@ func (d *Driver) Drag(ctx context.Context, a driver.Drag) error {
 		if len(a.Path) < 2 {
 			return fmt.Errorf("%w: path of %d points, want 2 or more", driver.ErrInvalidAction, len(a.Path))
 		}
-		p, err := k.check(ctx, a.Keys, a.Path...)
+		p, err := k.check(ctx, a.Keys, []thing{left}, a.Path...)
 		if err != nil {
 			return err
 		}
-		if err := k.moveHolding(p, a.Path[0], left); err != nil {
+		if err := k.moveHolding(p, a.Path[0]); err != nil {
 			return err
 		}
 		if err := k.stillAt(ctx, a.Path[0]); err != nil {
@@ -161,7 +161,7 @@ func (d *Driver) Keypress(ctx context.Context, a driver.Keypress) error {
 		if len(a.Keys) == 0 {
 			return fmt.Errorf("%w: no keys", driver.ErrInvalidAction)
 		}
-		p, err := k.check(ctx, a.Keys)
+		p, err := k.check(ctx, a.Keys, nil)
 		if err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (d *Driver) Keypress(ctx context.Context, a driver.Keypress) error {
 func (d *Driver) Move(ctx context.Context, a driver.Move) error {
 	at := image.Pt(a.X, a.Y)
 	return d.act(ctx, fmt.Sprintf("moving to %v", at), func(ctx context.Context, k *desk) error {
-		p, err := k.check(ctx, a.Keys, at)
+		p, err := k.check(ctx, a.Keys, nil, at)
 		if err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (d *Driver) Scroll(ctx context.Context, a driver.Scroll) error {
 				return fmt.Errorf("%w: %d pixels, want at most %d", driver.ErrInvalidAction, distance, maxScroll)
 			}
 		}
-		p, err := k.check(ctx, a.Keys, at)
+		p, err := k.check(ctx, a.Keys, nil, at)
 		if err != nil {
 			return err
 		}
@@ -238,10 +238,14 @@ type plan struct {
 }
 
 // check finds the keys of an action, gives those a keycode that the map lacks, and looks at the action's points. All of
-// an action is checked before its first event.
-func (k *desk) check(ctx context.Context, names []string, points ...image.Point) (p plan, err error) {
+// an action is checked before its first event. What it is going to press besides its keys is recorded at once: then it
+// need not be waited for.
+func (k *desk) check(ctx context.Context, names []string, next []thing, points ...image.Point) (p plan, err error) {
 	symbols, err := driver.ParseKeys(names)
 	if err != nil {
+		return p, err
+	}
+	if err := k.hands.record(next...); err != nil {
 		return p, err
 	}
 	if p.seen, err = k.look(len(symbols) > 0); err != nil {
@@ -266,9 +270,9 @@ func (k *desk) check(ctx context.Context, names []string, points ...image.Point)
 }
 
 // moveHolding begins an action of the pointer: it presses the keys that are to be held, then moves, unless the
-// pointer is there already. What is going to be pressed next may be told.
-func (k *desk) moveHolding(p plan, to image.Point, next ...thing) error {
-	if err := k.begin(&p.seen, slices.Concat(p.keys, next)...); err != nil {
+// pointer is there already.
+func (k *desk) moveHolding(p plan, to image.Point) error {
+	if err := k.begin(&p.seen, p.keys...); err != nil {
 		return err
 	}
 	if err := k.hands.press(p.keys...); err != nil {

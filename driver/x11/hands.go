@@ -52,13 +52,22 @@ func (h *hands) record(things ...thing) error {
 	return err
 }
 
-// expect has the ward know of presses that come at once.
-func (h *hands) expect(things ...thing) error {
-	if err := h.record(things...); err != nil || !h.late {
-		return err
+// recorded asks whether all that was recorded is on the display, if that is not known. What it returns waits for the
+// answer.
+func (h *hands) recorded() (wait func() error) {
+	if !h.late {
+		return func() error { return nil }
 	}
 	h.late = false
-	return h.ward.Sync()
+	return h.ward.Ask()
+}
+
+// expect has the ward know of presses that come at once.
+func (h *hands) expect(things ...thing) error {
+	if err := h.record(things...); err != nil {
+		return err
+	}
+	return h.recorded()()
 }
 
 // arrived makes sure that what is asked next over the driver's connection comes after what was sent.

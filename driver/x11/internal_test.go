@@ -24,6 +24,7 @@ import (
 
 // script is a sink that writes down the keycodes, as minus on release, and does something at the first motion.
 type script struct {
+	event.Sink
 	codes  []int
 	onMove func() error
 }

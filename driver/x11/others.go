@@ -94,6 +94,7 @@ func (k *desk) look(withKeyboard bool) (seen view, err error) {
 		return seen, err
 	}
 	seen.input, err = input()
+	k.hands.late = false // The record was sent before this was asked.
 	return seen, err
 }
 
@@ -104,7 +105,11 @@ func (k *desk) begin(seen *view, things ...thing) (err error) {
 	if err := k.hands.record(things...); err != nil {
 		return err
 	}
+	recorded := k.hands.recorded()
 	k.eyes.ready()
+	if err := recorded(); err != nil {
+		return err
+	}
 	// Window managers have the server hold back all that follows a click until they have seen it, and so the release
 	// of the last one.
 	in := &seen.input
@@ -162,16 +167,12 @@ func (k *desk) stillAt(ctx context.Context, at image.Point) error {
 	if k.opts.DryRun != nil {
 		return nil // It was not moved.
 	}
-	if err := k.hands.arrived(); err != nil {
-		return err
-	}
 	const patience, interval = 200 * time.Millisecond, time.Millisecond
 	for deadline := time.Now().Add(patience); ; {
-		is, err := k.conn.Pointer()
+		is, err := k.hands.sink.Pointer()
 		if err != nil {
 			return err
 		}
-		k.hands.late = false // The record was sent before this was asked.
 		if is == at {
 			return nil
 		}

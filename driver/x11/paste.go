@@ -14,7 +14,7 @@ func (k *desk) paste(ctx context.Context, text string) (err error) {
 	if err := pastable(text); err != nil || text == "" {
 		return err
 	}
-	p, err := k.check(ctx, k.opts.PasteKeys)
+	p, err := k.check(ctx, k.opts.PasteKeys, nil)
 	if err != nil {
 		return err
 	}

@@ -160,14 +160,20 @@ func (c *Conn) AskInput() func() (Input, error) {
 }
 
 // Sync waits until the server has done all that was asked, and returns the first error that came up.
-func (c *Conn) Sync() error {
-	if _, err := xproto.GetInputFocus(c.X).Reply(); err != nil {
-		return Err(err)
+func (c *Conn) Sync() error { return c.AskSync()() }
+
+// AskSync is Sync in two steps, as AskBounds is Bounds.
+func (c *Conn) AskSync() func() error {
+	anything := xproto.GetInputFocus(c.X)
+	return func() error {
+		if _, err := anything.Reply(); err != nil {
+			return Err(err)
+		}
+		c.poll()
+		fault := c.fault
+		c.fault = nil
+		return fault
 	}
-	c.poll()
-	fault := c.fault
-	c.fault = nil
-	return fault
 }
 
 // Await waits for an event that is wanted, unless ctx ends first. Whoever selects events takes them off the queue this

@@ -25,6 +25,9 @@ type Sink interface {
 	Wheel(number byte, notches int) error
 	// Key presses or releases the key with a keycode. The symbol is the one it has without modifiers.
 	Key(code xproto.Keycode, symbol driver.Key, down bool) error
+	// Pointer is where the pointer is when the server has done all that was asked before. Faults of that may be returned
+	// here, or by the next Sync.
+	Pointer() (screenPt image.Point, err error)
 	// Sync waits until the server has done all that was asked and returns the first fault.
 	Sync() error
 	// Close frees what the sink owns. What is down stays down.

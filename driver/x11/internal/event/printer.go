@@ -38,6 +38,9 @@ func (p Printer) Key(code xproto.Keycode, symbol driver.Key, down bool) error {
 	return p.line("key %v %s (keycode %d)", symbol, Direction(down), code)
 }
 
+// Pointer knows of no place: nothing is moved.
+func (p Printer) Pointer() (image.Point, error) { return image.Point{}, nil }
+
 // Sync has nothing to wait for.
 func (p Printer) Sync() error { return nil }
 

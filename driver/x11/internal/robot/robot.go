@@ -289,6 +289,13 @@ func (s *Sink) Sync() error {
 	return <-done
 }
 
+// Pointer costs no more than a Sync.
+func (s *Sink) Pointer() (screenPt image.Point, err error) {
+	s.do(func() error { screenPt.X, screenPt.Y = robotgo.Location(); return nil })
+	err = s.Sync()
+	return screenPt, err
+}
+
 // Close closes robotgo's connection, and lets another Sink have it.
 func (s *Sink) Close() {
 	close(s.calls)

@@ -141,6 +141,18 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestPointer asks for the pointer after motions that are on their way.
+func TestPointer(t *testing.T) {
+	r := newRig(t)
+	for _, want := range []image.Point{{3, 4}, {639, 479}, {0, 0}} {
+		r.Move(image.Pt(50, 60))
+		r.Move(want)
+		if got, err := r.Pointer(); err != nil || got != want {
+			t.Errorf("got %v, %v, want %v", got, err, want)
+		}
+	}
+}
+
 // TestXError checks that an X error, with which robotgo would end the process, is an error of Go, on both ways into the
 // server, and that it comes with the next Sync, once.
 func TestXError(t *testing.T) {

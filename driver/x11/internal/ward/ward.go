@@ -243,12 +243,13 @@ func (w *Ward) binds(bound map[xproto.Keycode]xkb.Key) bool {
 	return true
 }
 
-// Sync waits until the record is on the display, which is needed before what is sent over another connection.
-func (w *Ward) Sync() error {
+// Ask asks whether the record is on the display, which has to be so before what is sent over another connection. What it
+// returns waits for the answer.
+func (w *Ward) Ask() (wait func() error) {
 	if w == nil {
-		return nil
+		return func() error { return nil }
 	}
-	return w.conn.Sync()
+	return w.conn.AskSync()
 }
 
 // Clear empties the record.

@@ -75,6 +75,9 @@ func (s *Sink) fake(kind, detail byte, screenPt image.Point) {
 	xtest.FakeInput(s.conn.X, kind, detail, xproto.TimeCurrentTime, s.conn.Screen.Root, int16(screenPt.X), int16(screenPt.Y), 0)
 }
 
+// Pointer asks over the same connection.
+func (s *Sink) Pointer() (image.Point, error) { return s.conn.Pointer() }
+
 // Sync waits for the server, if there is anything to wait for.
 func (s *Sink) Sync() error {
 	if !s.sent {
