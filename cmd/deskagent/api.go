@@ -10,34 +10,74 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+
+	"github.com/deskagent/deskagent/sandbox/gateway"
 )
 
 // keyVariable is where the API key comes from, and the only place.
 const keyVariable = "OPENAI_API_KEY"
 
-// newClient makes the API's client; an empty base is $OPENAI_BASE_URL, or the address of OpenAI. The key is never sent
-// in clear over a network.
-func newClient(base string, more ...option.RequestOption) (*openai.Client, error) {
+// apiKey is the key of the environment.
+func apiKey() (string, error) {
 	key := os.Getenv(keyVariable)
 	if key == "" {
-		return nil, hintError{usagef("%s is not set", keyVariable), "put your key into it; \"deskagent exercise\" needs none"}
+		return "", hintError{usagef("%s is not set", keyVariable), "put your key into it; \"deskagent exercise\" needs none"}
 	}
+	return key, nil
+}
+
+// apiAddress is where the API is: base, or else $OPENAI_BASE_URL; empty for the address of OpenAI. The key is never sent in
+// clear over a network.
+func apiAddress(base string) (string, error) {
 	if base == "" {
 		base = os.Getenv("OPENAI_BASE_URL")
 	}
-	options := []option.RequestOption{option.WithAPIKey(key)}
-	if base != "" {
-		u, err := url.Parse(base)
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			return nil, usagef("address of the API %q: want something like https://api.example.com/v1", base)
+	if base == "" || apiSocket(base) != "" {
+		return base, nil
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return "", usagef("address of the API %q: want something like https://api.example.com/v1", base)
+	}
+	if u.Scheme == "http" && !loopback(u.Hostname()) {
+		return "", usagef("address of the API %q: the key would go over the network in clear, use https", base)
+	}
+	return base, nil
+}
+
+// apiSocket is the socket of an address such as unix:/run/s, where somebody else adds the key. It is empty for other
+// addresses.
+func apiSocket(base string) string {
+	socket, ok := strings.CutPrefix(base, "unix:")
+	if !ok {
+		return ""
+	}
+	return socket
+}
+
+// newClient makes the API's client; an empty base is $OPENAI_BASE_URL, or the address of OpenAI.
+func newClient(base string, more ...option.RequestOption) (*openai.Client, error) {
+	address, err := apiAddress(base)
+	if err != nil {
+		return nil, err
+	}
+	var options []option.RequestOption
+	if socket := apiSocket(address); socket != "" {
+		options = append(options, option.WithAPIKey("none"), option.WithBaseURL("http://"+gateway.Host),
+			option.WithHTTPClient(&http.Client{Transport: gateway.Dial(socket)}))
+	} else {
+		key, err := apiKey()
+		if err != nil {
+			return nil, err
 		}
-		if u.Scheme == "http" && !loopback(u.Hostname()) {
-			return nil, usagef("address of the API %q: the key would go over the network in clear, use https", base)
+		options = append(options, option.WithAPIKey(key))
+		if address != "" {
+			options = append(options, option.WithBaseURL(address))
 		}
-		options = append(options, option.WithBaseURL(base))
 	}
 	client := openai.NewClient(append(options, more...)...)
 	return &client, nil

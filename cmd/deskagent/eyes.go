@@ -127,7 +127,10 @@ func (f *focusFlag) Set(s string) error {
 // masksFlag is X,Y,W,H or a part of a window's class or title, once or more.
 type masksFlag []x11.Mask
 
-func (f *masksFlag) String() string {
+func (f *masksFlag) String() string { return strings.Join(f.GetSlice(), " ") }
+
+// GetSlice, Append and Replace make it a pflag.SliceValue.
+func (f *masksFlag) GetSlice() []string {
 	var words []string
 	for _, m := range *f {
 		if words = append(words, m.Window); m.Window == "" {
@@ -135,7 +138,19 @@ func (f *masksFlag) String() string {
 			words[len(words)-1] = area.String()
 		}
 	}
-	return strings.Join(words, " ")
+	return words
+}
+
+func (f *masksFlag) Append(s string) error { return f.Set(s) }
+
+func (f *masksFlag) Replace(list []string) error {
+	*f = nil
+	for _, s := range list {
+		if err := f.Set(s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *masksFlag) Type() string { return "X,Y,W,H|TEXT" }

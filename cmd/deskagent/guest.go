@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"image"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deskagent/deskagent/sandbox/desktop"
+	"github.com/deskagent/deskagent/sandbox/gateway"
 	"github.com/deskagent/deskagent/sandbox/proxy"
 	"github.com/deskagent/deskagent/sandbox/selftest"
 )
@@ -26,7 +28,7 @@ func newGuest(c *command) *cobra.Command {
 		Args:   usage(cobra.NoArgs),
 		RunE:   func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newGuestDesktop(c), newGuestCheck(c), newGuestProxy(c))
+	cmd.AddCommand(newGuestDesktop(c), newGuestCheck(c), newGuestProxy(c), newGuestAPI(c))
 	return cmd
 }
 
@@ -114,4 +116,19 @@ func ownAddress(network netip.Prefix) (netip.Addr, error) {
 		}
 	}
 	return netip.Addr{}, fmt.Errorf("no own address in network %v among %v", network, addrs)
+}
+
+func newGuestAPI(c *command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "api SOCKET",
+		Short: "Be the inner end of the way to the API, whose outer end is on standard input and output",
+		Args:  usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return gateway.Listen(cmd.Context(), struct {
+				io.Reader
+				io.Writer
+				io.Closer
+			}{c.in, c.out, io.NopCloser(nil)}, args[0])
+		},
+	}
 }

@@ -44,35 +44,44 @@ func (g *inside) check() (name string, net sandbox.Net, err error) {
 	return name, net, nil
 }
 
-// A boxed desk is in a sandbox that goes with it.
-type boxed struct {
-	desk
-	box *sandbox.Sandbox
-}
+// given says that there is to be a sandbox.
+func (g *inside) given() bool { return g.where != "" }
 
-func (b boxed) Close() error { return errors.Join(b.desk.Close(), b.box.Close()) }
-
-// openGuest connects to the desktop in a sandbox.
-func (c *command) openGuest(ctx context.Context) (desk, error) {
+// openBox opens the sandbox that the flags name, or starts one. What it returns ends it, if it was started.
+func (c *command) openBox(ctx context.Context) (s *sandbox.Sandbox, end func() error, err error) {
 	name, net, err := c.guest.check()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b := &box{command: c, docker: "docker"}
 	if name != "" {
 		s, err := b.engine().Open(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		return c.openRemote(ctx, s.ServeArgv())
+		return s, func() error { return nil }, err
 	}
-	s, err := b.engine().Up(ctx, &sandbox.Options{Name: fmt.Sprintf("run-%d", os.Getpid()), Net: net, Build: b.buildOptions()})
+	s, err = b.engine().Up(ctx, &sandbox.Options{Name: fmt.Sprintf("run-%d", os.Getpid()), Net: net, Build: b.buildOptions()})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.Close, nil
+}
+
+// A boxed desk is in a sandbox, which may have to end with it.
+type boxed struct {
+	desk
+	end func() error
+}
+
+func (b boxed) Close() error { return errors.Join(b.desk.Close(), b.end()) }
+
+// openGuest connects to the desktop in a sandbox.
+func (c *command) openGuest(ctx context.Context) (desk, error) {
+	s, end, err := c.openBox(ctx)
 	if err != nil {
 		return nil, err
 	}
 	d, err := c.openRemote(ctx, s.ServeArgv())
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(err, end())
 	}
-	return boxed{d, s}, nil
+	return boxed{d, end}, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/runner"
 	"github.com/deskagent/deskagent/sandbox/desktop"
+	"github.com/deskagent/deskagent/sandbox/gateway"
 	"github.com/deskagent/deskagent/toolset"
 )
 
@@ -47,6 +48,8 @@ A display that is not marked as a guest's is refused. This marks one:
 --allow-host goes on without.
 
 ` + inHelp + `
+
+` + agentInGuestHelp + `
 
 Pictures show the whole screen, made to fit 1440x900 when it is larger; --size and --crop change
 that. A picture that the API would make smaller, with which every point would be off, is refused;
@@ -82,6 +85,7 @@ and button.`
 
 const runExample = `  deskagent run "Open the editor and write a haiku"
   deskagent run --in docker --net allow=example.com "Look up what example.com is for"
+  deskagent run --in docker --agent-in-guest --approve allow "Draw a house"
   deskagent run --approve allow --max-steps 50 "Tidy the files on the desktop into folders"
   deskagent run --stream --max-cost 0.50 --deadline 10m --ledger run1 "Fill in the form"
   deskagent run --tools web_search --mcp mail=https://mcp.example.com "Answer the latest mail"
@@ -100,6 +104,7 @@ func newRun(c *command) *cobra.Command {
 	runFlags(cmd, r)
 	hostedFlags(cmd, &r.hosted)
 	cmd.Flags().IntVar(&r.maxSteps, "max-steps", runner.DefaultMaxSteps, "the most requests to make")
+	cmd.Flags().BoolVar(&r.inGuest, "agent-in-guest", false, "with --in docker, have all of it done in there")
 	cmd.Flags().StringVar(&r.ledger, "ledger", "", "folder to keep the record of the run in")
 	return cmd
 }
@@ -139,6 +144,7 @@ type runTask struct {
 	input                 inputBounds
 	hosted                hosted
 	ledger                string // the folder; empty for none
+	inGuest               bool   // the agent is in the guest, too
 	approve               approveFlag
 	codes                 []string
 	allowHost             bool
@@ -156,6 +162,9 @@ func (r *runTask) run(ctx context.Context, task string) (err error) {
 	}
 	if r.maxSteps < 1 {
 		return usagef("--max-steps %d: want 1 or more", r.maxSteps)
+	}
+	if r.inGuest {
+		return r.runInGuest(ctx, task)
 	}
 	s := &session{}
 	defer func() { err = errors.Join(err, s.close()) }()
@@ -239,6 +248,13 @@ func (r *runTask) play(ctx context.Context, s *session) (err error) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, r.deadline, errDeadline)
 		defer cancel()
+	}
+	if address, _ := apiAddress(r.baseURL); apiSocket(address) != "" { // prepare has found it good
+		var end context.CancelFunc
+		if ctx, end, err = gateway.Watch(ctx, apiSocket(address)); err != nil {
+			return err
+		}
+		defer end()
 	}
 	var terminal person
 	defer terminal.close()
