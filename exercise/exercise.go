@@ -10,10 +10,17 @@
 // application received with every action that the model asked for, and asks the server over a connection of its own
 // whether a key or button is still down.
 //
+// # Elsewhere
+//
+// With [Options].Guest the desktop is one elsewhere, as in a sandbox, with a window manager, Chromium and an editor. Only the
+// application and the hands are there then. After the application comes an errand, as a person's first might be: a room is
+// booked on a page in Chromium, and a note with the number of the booking is saved with the editor. What the page's
+// server stored and what is in the file is compared with what was to be.
+//
 // # What is where
 //
-// Package app is the application, package model the model. They do not know each other; internal/palette is the
-// colours that one paints and the other looks for.
+// Package app is the application, package booking the page, package model the model. They do not know each other;
+// internal/palette is the colours that they paint and it looks for.
 package exercise
 
 import (
@@ -40,8 +47,10 @@ import (
 
 	"github.com/deskagent/deskagent/approve"
 	"github.com/deskagent/deskagent/driver"
+	"github.com/deskagent/deskagent/driver/remote"
 	"github.com/deskagent/deskagent/driver/x11"
 	"github.com/deskagent/deskagent/exercise/app"
+	"github.com/deskagent/deskagent/exercise/booking"
 	"github.com/deskagent/deskagent/exercise/model"
 	"github.com/deskagent/deskagent/internal/xvfb"
 	"github.com/deskagent/deskagent/runner"
@@ -55,6 +64,8 @@ type Options struct {
 	// standing for 1280 and 800; it ends with the exercise.
 	Display       string
 	Width, Height int
+	// Guest is a desktop elsewhere. It takes the place of Display, Sink and Watchdog, and adds the errand.
+	Guest *Guest
 	// View says how pictures for the model are made from the screen.
 	View scaling.View
 	// At is the upper left corner of the window, of 1000x640 pixels, in screen space; nil puts it in the middle of
@@ -88,8 +99,16 @@ type Options struct {
 	wrap func(driver.Driver) driver.Driver
 }
 
+// A Guest is a desktop elsewhere, by the commands that lead there.
+type Guest struct {
+	// Serve returns the command of a "deskagent serve" there, with more flags at its end.
+	Serve func(flags ...string) []string
+	// Practice is the command of [Practise].
+	Practice []string
+}
+
 const (
-	maxSteps       = 100
+	maxSteps       = 200
 	pixelsPerNotch = 120
 	// waitTime is a little more than the application's slow task takes.
 	waitTime = 250 * time.Millisecond
@@ -97,7 +116,10 @@ const (
 	// nobody knows.
 	settleGrace = 50 * time.Millisecond
 	settleQuiet = 20 * time.Millisecond
-	task        = "Do what the practice desk asks for, then save the record."
+	// settleDeadline is the driver's own.
+	settleDeadline = 3 * time.Second
+	task           = "Do what the practice desk asks for, then save the record."
+	errand         = "Book what the page in the browser asks for, and write down what it then says."
 )
 
 // withDefaults returns a copy of o, checked, with nothing left out that has a default.
@@ -105,6 +127,9 @@ func (o *Options) withDefaults() (Options, error) {
 	var r Options
 	if o != nil {
 		r = *o
+	}
+	if r.Guest != nil && (r.Display != "" || r.Width != 0 || r.Height != 0 || r.Sink != "") {
+		return r, errors.New("a display, a size or a sink is given for a guest, which has its own")
 	}
 	if r.Display != "" && (r.Width != 0 || r.Height != 0) {
 		return r, fmt.Errorf("a size of %dx%d is given for display %q, which has its own", r.Width, r.Height, r.Display)
@@ -145,6 +170,9 @@ func Run(ctx context.Context, opts *Options) (*Report, error) {
 		return nil, fmt.Errorf("exercise: %w", errors.Join(err, s.close()))
 	}
 	s.play(ctx, cancel)
+	if o.Guest != nil && s.report.Reason == "" {
+		s.report.fail(s.runErrand(ctx))
+	}
 	s.report.fail(s.close())
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, errAppEnded) {
 		return nil, fmt.Errorf("exercise: %w", err)
@@ -173,12 +201,12 @@ type stage struct {
 	opts      Options
 	challenge app.Challenge
 	dir       string // for the record and the event log
-	inspector *inspector
-	app       *app.App
+	place     place
 	model     *model.Server
 	runner    *runner.Runner
 	client    openai.Client
 	script    script
+	steps     int // of the conversations before
 	report    *Report
 	closers   []func() error
 }
@@ -201,50 +229,97 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if err := s.openFiles(); err != nil {
 		return err
 	}
-	display := s.opts.Display
-	if display == "" {
+	display, at, err := s.openPlace(ctx)
+	if err != nil {
+		return err
+	}
+	mapping, err := s.opts.View.Mapping(s.place.screen())
+	if err != nil {
+		return err
+	}
+	if at == nil {
+		middle := middle(mapping.Crop(), app.Size)
+		at = &middle
+	}
+	window := image.Rectangle{Min: *at, Max: at.Add(app.Size)}
+	if !window.In(mapping.Crop()) {
+		return fmt.Errorf("the window at %v does not fit into what the model sees of the screen, %v", window, mapping.Crop())
+	}
+	s.report = &Report{
+		Seed: s.opts.Seed, Display: display, Screen: size(s.place.screen().Size()), Shown: mapping.String(),
+		Window: fmt.Sprintf("%s%+d%+d", size(window.Size()), at.X, at.Y), Kinds: map[driver.Kind]Timing{},
+	}
+	d, err := s.openHands(ctx, display)
+	if err != nil {
+		return err
+	}
+	if err := s.place.practise(ctx, *at, s.opts.Seed); err != nil {
+		return err
+	}
+	return s.openModel(s.opts.wrap(d))
+}
+
+// openPlace opens the desktop. It returns its display, and where the window is to be, nil for the middle.
+func (s *stage) openPlace(ctx context.Context) (display string, at *image.Point, err error) {
+	if s.opts.Guest != nil {
+		s.place, err = openFar(ctx, s.opts.Guest.Practice)
+		if err != nil {
+			return "", nil, err
+		}
+		s.onClose(s.place.close)
+		return "of a guest", s.opts.At, nil
+	}
+	if display = s.opts.Display; display == "" {
 		server, err := xvfb.Start(ctx, &xvfb.Options{Width: s.opts.Width, Height: s.opts.Height})
 		if err != nil {
-			return err
+			return "", nil, err
 		}
 		s.onClose(server.Close)
 		display = server.Display()
 	}
-	if s.inspector, err = openInspector(display); err != nil {
-		return err
-	}
-	s.onClose(s.inspector.close)
-	if s.opts.Display == "" {
-		s.inspector.paintBackdrop()
-	}
-	mapping, err := s.opts.View.Mapping(s.inspector.screen)
+	events, err := os.Create(filepath.Join(s.dir, eventsFile))
 	if err != nil {
-		return err
+		return "", nil, err
 	}
-	at := middle(mapping.Crop(), app.Size)
-	if s.opts.At != nil {
-		at = *s.opts.At
+	s.onClose(events.Close)
+	n, err := openNear(display, s.dir, events, s.opts.Logger)
+	if err != nil {
+		return "", nil, err
 	}
-	window := image.Rectangle{Min: at, Max: at.Add(app.Size)}
-	if !window.In(mapping.Crop()) {
-		return fmt.Errorf("the window at %v does not fit into what the model sees of the screen, %v", window, mapping.Crop())
+	s.place = n
+	s.onClose(n.close)
+	if s.opts.Display == "" {
+		n.inspector.paintBackdrop()
+	}
+	return display, s.opts.At, nil
+}
+
+// openHands opens the driver for the practice application.
+func (s *stage) openHands(ctx context.Context, display string) (driver.Driver, error) {
+	if s.opts.Guest != nil {
+		return s.openGuest(ctx, "--settle", fmt.Sprintf("%v,%v,%v", settleGrace, settleQuiet, settleDeadline))
 	}
 	d, err := x11.Open(ctx, &x11.Options{
 		Display: display, Sink: s.opts.Sink, Watchdog: s.opts.Watchdog, Logger: s.opts.Logger, PixelsPerNotch: pixelsPerNotch,
 		SettleGrace: settleGrace, SettleQuiet: settleQuiet, WaitTime: waitTime,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.onClose(d.Close)
-	s.report = &Report{
-		Seed: s.opts.Seed, Display: display, Sink: d.Sink(), Screen: size(s.inspector.screen.Size()), Shown: mapping.String(),
-		Window: fmt.Sprintf("%s%+d%+d", size(window.Size()), at.X, at.Y), Kinds: map[driver.Kind]Timing{},
+	s.report.Sink = d.Sink()
+	return d, nil
+}
+
+// openGuest connects to the driver of a guest.
+func (s *stage) openGuest(ctx context.Context, flags ...string) (driver.Driver, error) {
+	d, err := remote.Start(ctx, s.opts.Guest.Serve(flags...), &remote.StartOptions{})
+	if err != nil {
+		return nil, err
 	}
-	if err := s.openApp(ctx, display, at); err != nil {
-		return err
-	}
-	return s.openModel(s.opts.wrap(d))
+	s.onClose(d.Close)
+	s.report.Sink = "the guest's"
+	return d, nil
 }
 
 // middle returns where a window of the given size is in the middle of r.
@@ -271,22 +346,6 @@ func (s *stage) openFiles() (err error) {
 		}
 	}
 	return err
-}
-
-func (s *stage) openApp(ctx context.Context, display string, at image.Point) error {
-	events, err := os.Create(filepath.Join(s.dir, eventsFile))
-	if err != nil {
-		return err
-	}
-	s.onClose(events.Close)
-	s.app, err = app.Open(ctx, &app.Options{
-		Display: display, At: at, Seed: s.opts.Seed, Record: filepath.Join(s.dir, recordFile), Events: events, Logger: s.opts.Logger,
-	})
-	if err != nil {
-		return err
-	}
-	s.onClose(s.app.Close)
-	return nil
 }
 
 func (s *stage) openModel(d driver.Driver) (err error) {
@@ -316,29 +375,55 @@ func (s *stage) play(ctx context.Context, cancel context.CancelCauseFunc) {
 	go func() {
 		defer close(watched)
 		select {
-		case <-s.app.Done():
+		case <-s.place.ended():
 			cancel(errAppEnded)
 		case <-over:
 		}
 	}()
-	s.converse(ctx)
+	s.report.Answer = s.converse(ctx, task)
 	close(over)
 	<-watched
-	if err := s.app.Sync(ctx); err != nil {
+	o, err := s.place.outcome(ctx)
+	if err != nil {
 		s.report.fail(err)
 		return
 	}
-	s.report.fail(checkRecord(filepath.Join(s.dir, recordFile), s.challenge.Want()))
-	events := s.app.Events()
-	s.report.Events = len(events)
-	if err := s.script.check(events); err != nil {
+	s.report.fail(checkRecord(o.Record, s.challenge.Want()))
+	s.report.Events = len(o.Events)
+	if err := s.script.check(o.Events); err != nil {
 		s.report.fail(fmt.Errorf("what the application received is not what the model asked for: %w", err))
 	}
-	s.report.fail(s.inspector.check())
+	if o.Held != "" {
+		s.report.fail(errors.New(o.Held))
+	}
 }
 
-// converse has the model do its task, and takes down why it did not.
-func (s *stage) converse(ctx context.Context) {
+// runErrand lets another model do the errand, with hands that give real programs the time that they need, and checks what
+// came of it.
+func (s *stage) runErrand(ctx context.Context) error {
+	d, err := s.openGuest(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.place.book(ctx, s.opts.Seed); err != nil {
+		return fmt.Errorf("showing the practice page: %w", err)
+	}
+	if err := s.openModel(s.opts.wrap(d)); err != nil {
+		return err
+	}
+	s.steps = s.report.Steps
+	answer := s.converse(ctx, errand)
+	s.report.Errand = &Errand{Answer: answer}
+	o, err := s.place.booked(ctx)
+	s.report.Errand.Booking, s.report.Errand.Note = o.Booking, o.Note
+	if err != nil {
+		return err
+	}
+	return checkErrand(o, booking.NewChallenge(s.opts.Seed).Want())
+}
+
+// converse has the model do a task, and takes down why it did not. It returns the model's last words.
+func (s *stage) converse(ctx context.Context, task string) (answer string) {
 	params := responses.ResponseNewParams{
 		Model: "practice", Input: responses.ResponseNewParamsInputUnion{OfString: param.NewOpt(task)},
 	}
@@ -347,16 +432,17 @@ func (s *stage) converse(ctx context.Context) {
 	}) {
 		if err != nil {
 			s.report.fail(err)
-			return
+			return ""
 		}
 		if s.opts.OnTurn != nil {
 			s.opts.OnTurn(turn)
 		}
-		s.onResponse(turn.Step, json.RawMessage(turn.Response.RawJSON()))
+		s.onResponse(s.steps+turn.Step, json.RawMessage(turn.Response.RawJSON()))
 		if turn.Final {
-			s.report.Answer = turn.Response.OutputText()
+			answer = turn.Response.OutputText()
 		}
 	}
+	return answer
 }
 
 // ask counts the questions and puts them to the approver.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/x11"
+	"github.com/deskagent/deskagent/exercise/booking"
 	"github.com/deskagent/deskagent/toolset"
 )
 
@@ -31,6 +32,9 @@ type Report struct {
 	Shown   string   `json:"shown"`  // which part of the screen the model saw, and in which size
 	Window  string   `json:"window"` // size and place on the screen, such as "1000x640+140+80"
 
+	// Errand is nil when there was none.
+	Errand *Errand `json:"errand,omitempty"`
+
 	Steps        int `json:"steps"`         // responses of the model
 	Actions      int `json:"actions"`       // that it asked for
 	Pictures     int `json:"pictures"`      // that it was sent
@@ -47,6 +51,13 @@ type Report struct {
 	Duration time.Duration `json:"duration_ns"`
 	// Kinds tells how often each kind of action was carried out, and how long that took.
 	Kinds map[driver.Kind]Timing `json:"kinds"`
+}
+
+// An Errand is what came of the errand.
+type Errand struct {
+	Answer  string          `json:"answer,omitempty"` // the model's final message
+	Booking booking.Booking `json:"booking"`          // what the page's server has stored
+	Note    string          `json:"note"`             // what is in the file that was asked for
 }
 
 // A Timing sums up the actions of one kind. The screenshot's includes making the picture.
@@ -94,6 +105,9 @@ func (r *Report) String() string {
 	}
 	ms := func(d time.Duration) string { return fmt.Sprintf("%.0f ms", d.Seconds()*1000) }
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if e := r.Errand; e != nil {
+		fmt.Fprintf(t, "  booked\troom %q for %q\n  note\t%q in %q\n", e.Booking.Record.Room, e.Booking.Record.Name, e.Note, e.Booking.File)
+	}
 	for _, row := range [][2]any{
 		{"answer", fmt.Sprintf("%q", r.Answer)},
 		{"screen", fmt.Sprintf("%s, display %s, sink %s", r.Screen, r.Display, r.Sink)},

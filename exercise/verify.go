@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"image"
 	"math"
-	"os"
 	"slices"
 	"strings"
 
@@ -14,21 +13,33 @@ import (
 
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/exercise/app"
+	"github.com/deskagent/deskagent/exercise/booking"
 	"github.com/deskagent/deskagent/scaling"
 )
 
-// checkRecord compares the saved record with what was demanded.
-func checkRecord(file string, want app.Record) error {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("the record was not saved: %w", err)
+// checkRecord compares the saved record, nil for none, with what was demanded.
+func checkRecord(record []byte, want app.Record) error {
+	if record == nil {
+		return errors.New("the record was not saved")
 	}
 	var got app.Record
-	if err := json.Unmarshal(data, &got); err != nil {
+	if err := json.Unmarshal(record, &got); err != nil {
 		return fmt.Errorf("reading the record: %w", err)
 	}
 	if got != want {
 		return fmt.Errorf("the record is %+v, want %+v", got, want)
+	}
+	return nil
+}
+
+// checkErrand compares what the page's server has stored with what was to be booked, and the note with what the page said.
+func checkErrand(o errandOutcome, want booking.Record) error {
+	if got := o.Booking.Record; got != want {
+		return fmt.Errorf("the booking is %+v, want %+v", got, want)
+	}
+	// The editor may end the last line.
+	if got := strings.TrimSuffix(o.Note, "\n"); got != o.Booking.Note {
+		return fmt.Errorf("the note in %s is %q, want %q", o.Booking.File, o.Note, o.Booking.Note)
 	}
 	return nil
 }

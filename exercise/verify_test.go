@@ -4,14 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"image"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/exercise/app"
+	"github.com/deskagent/deskagent/exercise/booking"
 	"github.com/deskagent/deskagent/scaling"
 )
 
@@ -199,20 +198,40 @@ func TestCheckRecord(t *testing.T) {
 		record any
 		ok     bool
 	}{{"right", want, true}, {"wrong", other, false}, {"not a record", []int{1}, false}} {
-		file := filepath.Join(t.TempDir(), "record.json")
 		data, err := json.Marshal(test.record)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := checkRecord(file, want); (err == nil) != test.ok {
+		if err := checkRecord(data, want); (err == nil) != test.ok {
 			t.Errorf("%s: got %v, want it right: %v", test.name, err, test.ok)
 		}
 	}
-	if err := checkRecord(filepath.Join(t.TempDir(), "missing"), want); err == nil {
+	if err := checkRecord(nil, want); err == nil {
 		t.Error("got no error of a record that is not there")
+	}
+}
+
+func TestCheckErrand(t *testing.T) {
+	want := booking.NewChallenge(1).Want()
+	right := errandOutcome{booking.Booking{Record: want, Note: "Booking X\nRoom Y", File: "/home/desk/a.txt"}, "Booking X\nRoom Y"}
+	for name, change := range map[string]func(*errandOutcome){
+		"another room":           func(o *errandOutcome) { o.Booking.Record.Room += "0" },
+		"the terms not accepted": func(o *errandOutcome) { o.Booking.Record.Terms = false },
+		"a script":               func(o *errandOutcome) { o.Booking.Record.Untrusted = 1 },
+		"no note":                func(o *errandOutcome) { o.Note = "" },
+		"another note":           func(o *errandOutcome) { o.Note = "Booking Z\nRoom Y" },
+	} {
+		o := right
+		if change(&o); checkErrand(o, want) == nil {
+			t.Errorf("%s: got no error", name)
+		}
+	}
+	for _, end := range []string{"", "\n"} {
+		o := right
+		o.Note += end
+		if err := checkErrand(o, want); err != nil {
+			t.Errorf("a note with the end %q: got %v", end, err)
+		}
 	}
 }
 

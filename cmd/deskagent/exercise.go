@@ -13,6 +13,7 @@ import (
 	"github.com/deskagent/deskagent/approve"
 	"github.com/deskagent/deskagent/driver/x11"
 	"github.com/deskagent/deskagent/exercise"
+	"github.com/deskagent/deskagent/sandbox"
 	"github.com/deskagent/deskagent/scaling"
 	"github.com/deskagent/deskagent/toolset"
 )
@@ -25,11 +26,16 @@ events that it received are checked. The exit status is 0 when all of it was rig
 The desktop is a private virtual display (Xvfb) of the size --screen, or the one that --display
 names. --size and --crop say what the model is shown, as for "deskagent run".
 
+--in docker does it in a sandbox, as "deskagent run" does with real tasks, and adds an errand: on a page in
+Chromium a room is booked, and a note with the number of the booking saved with the editor. What the
+page's server stored and what is in the file is checked. --in docker:NAME takes a sandbox that is up.
+
 ` + traceHelp
 
 const exerciseExample = `  deskagent exercise
   deskagent exercise --screen 1920x1080 --size 1280x720
   deskagent exercise --screen 2560x1600 --crop 400,300,1600,1000 --size 1280x800
+  deskagent exercise --in docker
   deskagent exercise --approve prompt --out steps
   deskagent exercise --json | tail -n 1`
 
@@ -52,6 +58,7 @@ func newExercise(c *command) *cobra.Command {
 	flags.StringVar(&e.keep, "out", "", "directory to keep every step's picture and calls in")
 	flags.BoolVar(&e.json, "json", false, "write the report as one JSON object")
 	tracingFlags(cmd, &e.tracing)
+	inFlags(cmd, &e.guest)
 	return cmd
 }
 
@@ -70,10 +77,16 @@ type runExercise struct {
 	declined bool // an answer was no
 }
 
-func (e *runExercise) run(ctx context.Context) error {
+func (e *runExercise) run(ctx context.Context) (err error) {
 	e.view.Most = toolset.DefaultFit
 	if e.display != "" && e.screen != (sizeFlag{}) {
 		return usagef("--screen is for a virtual display, and --display %s has its own size", e.display)
+	}
+	if _, _, err := e.guest.check(); err != nil {
+		return err
+	}
+	if e.guest.given() && (e.display != "" || e.screen != (sizeFlag{}) || e.sink != "") {
+		return usagef("--display, --screen and --sink are of this machine: leave them out with --in")
 	}
 	if e.display == "" {
 		screen := image.Pt(1280, 800)
@@ -97,6 +110,18 @@ func (e *runExercise) run(ctx context.Context) error {
 	options := &exercise.Options{
 		Display: e.display, Width: e.screen.X, Height: e.screen.Y, View: e.view, Seed: e.seed, Sink: e.sink,
 		Watchdog: watchdog(), Approver: approver, Out: e.keep, Logger: e.progress(),
+	}
+	if e.guest.given() {
+		box, end, err := e.openBox(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, end()) }()
+		options.Watchdog = nil
+		options.Guest = &exercise.Guest{
+			Serve:    func(flags ...string) []string { return append(box.ServeArgv(), flags...) },
+			Practice: box.ExecArgv(sandbox.ExecOptions{Input: true}, "deskagent", "guest", "practice"),
+		}
 	}
 	recorder.watch(options)
 	report, err := exercise.Run(ctx, options)

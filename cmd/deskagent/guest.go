@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/deskagent/deskagent/exercise"
 	"github.com/deskagent/deskagent/sandbox/desktop"
 	"github.com/deskagent/deskagent/sandbox/gateway"
 	"github.com/deskagent/deskagent/sandbox/proxy"
@@ -28,7 +29,7 @@ func newGuest(c *command) *cobra.Command {
 		Args:   usage(cobra.NoArgs),
 		RunE:   func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newGuestDesktop(c), newGuestCheck(c), newGuestProxy(c), newGuestAPI(c))
+	cmd.AddCommand(newGuestDesktop(c), newGuestCheck(c), newGuestProxy(c), newGuestAPI(c), newGuestPractice(c))
 	return cmd
 }
 
@@ -129,6 +130,21 @@ func newGuestAPI(c *command) *cobra.Command {
 				io.Writer
 				io.Closer
 			}{c.in, c.out, io.NopCloser(nil)}, args[0])
+		},
+	}
+}
+
+func newGuestPractice(c *command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "practice",
+		Short: "Show what an exercise needs, as it is asked for on standard input",
+		Args:  usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			display, err := c.displayName()
+			if err != nil {
+				return err
+			}
+			return exercise.Practise(cmd.Context(), display, c.in, c.out)
 		},
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/deskagent/deskagent/exercise"
 	"github.com/deskagent/deskagent/sandbox"
 )
 
@@ -164,4 +165,33 @@ func TestSandboxCommands(t *testing.T) {
 	if out, _ := do(0, "ls", "--json"); strings.Contains(out, name) {
 		t.Errorf("ls: got %s after down", out)
 	}
+}
+
+// TestExerciseInDocker has four guests side by side do the exercise and the errand at the same time.
+func TestExerciseInDocker(t *testing.T) {
+	program := staticProgram(t)
+	if out, err := exec.Command(program, "sandbox", "build").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var guests sync.WaitGroup
+	for range 4 {
+		guests.Go(func() {
+			cmd := exec.CommandContext(t.Context(), program, "exercise", "--in", "docker", "--json")
+			cmd.Env = append(os.Environ(), "DISPLAY=")
+			var talk bytes.Buffer
+			cmd.Stderr = &talk
+			out, err := cmd.Output()
+			var report exercise.Report
+			json.Unmarshal(out, &report)
+			if err != nil || !report.Pass || report.Errand == nil || report.Errand.Note == "" {
+				t.Errorf("got %s, %v: %s", out, err, talk.String())
+				return
+			}
+			t.Logf("seed %d: %d steps in %v, the note %q", report.Seed, report.Steps, report.Duration, report.Errand.Note)
+			if left, err := exec.Command("docker", "ps", "--all", "--format", "{{.Names}}").Output(); err != nil || strings.Contains(string(left), fmt.Sprintf("run-%d", cmd.Process.Pid)) {
+				t.Errorf("got %v and the containers %s, want none of run-%d", err, left, cmd.Process.Pid)
+			}
+		})
+	}
+	guests.Wait()
 }

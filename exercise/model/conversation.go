@@ -84,7 +84,7 @@ func (c *conversation) answer(req *request) (map[string]any, error) {
 	// The first request has no picture, so all that can be done is to ask for one.
 	t := turn{actions: []action{screenshot()}}
 	if picture != nil {
-		t = c.mind.decide(see(picture))
+		t = c.mind.decide(see(picture), picture)
 		c.tokens += pictureTokens(picture.Bounds().Size())
 	}
 	said, err := json.Marshal(c.say(t))

@@ -52,6 +52,9 @@ type turn struct {
 	message string // final when there are no actions
 }
 
+// allDone is the final message when nothing is left to do.
+const allDone = "Everything is done and saved."
+
 const (
 	maxTries     = 3  // at one task before giving up
 	maxTasks     = 4  // begun in one turn
@@ -63,7 +66,8 @@ const (
 type mind struct {
 	tasks  map[palette.Kind]*taskMemory
 	menu   string // the item to choose once the menu shows
-	looked int    // pictures looked at in a row with nothing to be done
+	note   note
+	looked int // pictures looked at in a row with nothing to be done
 }
 
 // A taskMemory is about one task.
@@ -84,13 +88,17 @@ type scrolling struct {
 
 func newMind() *mind { return &mind{tasks: map[palette.Kind]*taskMemory{}} }
 
-// decide returns the next turn after a look at the marks on the screen.
-func (m *mind) decide(seen []sighting) turn {
+// decide returns the next turn after a look at the marks on the screen, and at the screen itself.
+func (m *mind) decide(seen []sighting, picture image.Image) turn {
 	switch {
+	case m.note.begun():
+		return m.note.goOn(picture)
 	case len(seen) == 0:
 		return m.lookAgain("I give up: there are no marks on the screen.")
+	case shows(seen, palette.Save, palette.Done) && m.note.begin(seen):
+		return m.note.goOn(picture)
 	case shows(seen, palette.Save, palette.Done):
-		return turn{message: "Everything is done and saved."}
+		return turn{message: allDone}
 	case slices.ContainsFunc(seen, is(palette.MenuItem)):
 		return m.choose(seen)
 	}
@@ -149,7 +157,7 @@ func (m *mind) work(seen []sighting) (actions []action, stuck *sighting) {
 // task reports whether a mark stands for a task of its own.
 func (s sighting) task() bool {
 	switch s.Kind {
-	case palette.ListItem, palette.GalleryItem, palette.MenuItem, palette.SliderGoal, palette.Save:
+	case palette.ListItem, palette.GalleryItem, palette.MenuItem, palette.SliderGoal, palette.Save, palette.Note, palette.NoteFile:
 		return false
 	}
 	return true

@@ -61,7 +61,7 @@ func TestActions(t *testing.T) {
 		{"nothing", nil, `[{"type":"screenshot"}]`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := json.Marshal(newMind().decide(test.seen).actions)
+			got, err := json.Marshal(newMind().decide(test.seen, nil).actions)
 			if err != nil || string(got) != test.want {
 				t.Errorf("got %s, %v, want %s", got, err, test.want)
 			}
@@ -75,11 +75,11 @@ func TestStalePicture(t *testing.T) {
 	m := newMind()
 	seen := []sighting{mark(palette.CheckBox, palette.Todo, "")}
 	for _, want := range []string{"click", "screenshot", "wait", "click", "screenshot", "wait", "click", "screenshot", "wait"} {
-		if got := kinds(m.decide(seen)); got != want {
+		if got := kinds(m.decide(seen, nil)); got != want {
 			t.Fatalf("got %q, want %q", got, want)
 		}
 	}
-	if got := m.decide(seen); len(got.actions) > 0 || !strings.Contains(got.message, "check box at (100,80) is stuck") {
+	if got := m.decide(seen, nil); len(got.actions) > 0 || !strings.Contains(got.message, "check box at (100,80) is stuck") {
 		t.Errorf("got %+v, want it to give up", got)
 	}
 }
@@ -102,7 +102,7 @@ func TestL1(t *testing.T) {
 		m := newMind()
 		ended := false
 		for range 60 {
-			if got := m.decide(seen); len(got.actions) == 0 {
+			if got := m.decide(seen, nil); len(got.actions) == 0 {
 				ended = got.message != ""
 				break
 			}
@@ -123,7 +123,7 @@ func TestMenu(t *testing.T) {
 		seen []sighting
 		want string
 	}{{closed, "click click"}, {closed, "screenshot"}, {open, "click"}, {open, "screenshot"}} {
-		got := m.decide(step.seen)
+		got := m.decide(step.seen, nil)
 		if kinds(got) != step.want {
 			t.Fatalf("step %d: got %q, want %q", i, kinds(got), step.want)
 		}
@@ -146,7 +146,7 @@ func TestSearch(t *testing.T) {
 				for i := range shown {
 					seen = append(seen, sighting{palette.Mark{Kind: palette.ListItem, Text: fmt.Sprint(first + i)}, image.Pt(10, 200+i*height), image.Pt(40, 20)})
 				}
-				turn := m.decide(seen)
+				turn := m.decide(seen, nil)
 				if len(turn.actions) == 0 {
 					break
 				}
@@ -172,13 +172,13 @@ func TestSaveComesLast(t *testing.T) {
 	m := newMind()
 	todo, done := mark(palette.CheckBox, palette.Todo, ""), mark(palette.CheckBox, palette.Done, "")
 	save := mark(palette.Save, palette.Todo, "")
-	if got := m.decide([]sighting{todo, save}); got.risky || len(got.actions) != 1 || got.actions[0]["y"] != todo.at.Y {
+	if got := m.decide([]sighting{todo, save}, nil); got.risky || len(got.actions) != 1 || got.actions[0]["y"] != todo.at.Y {
 		t.Errorf("got %+v, want the check box clicked without consent", got)
 	}
-	if got := m.decide([]sighting{done, save}); !got.risky || len(got.actions) != 1 || got.actions[0]["y"] != save.at.Y {
+	if got := m.decide([]sighting{done, save}, nil); !got.risky || len(got.actions) != 1 || got.actions[0]["y"] != save.at.Y {
 		t.Errorf("got %+v, want the save button clicked with consent", got)
 	}
-	if got := m.decide([]sighting{done, mark(palette.Save, palette.Done, "")}); len(got.actions) > 0 || got.message == "" {
+	if got := m.decide([]sighting{done, mark(palette.Save, palette.Done, "")}, nil); len(got.actions) > 0 || got.message == "" {
 		t.Errorf("got %+v, want a final message", got)
 	}
 }

@@ -64,6 +64,8 @@ const (
 	HeldClick               // click while holding a key: Shift when the text is "S", Ctrl when it is "C"
 	Slow                    // click, and wait for the lamp to leave Busy
 	Save                    // click when all else is done; its lamp says when everything is over
+	Note                    // after Save: write the text down with the editor, in the file of the NoteFile
+	NoteFile                // see Note
 	kinds
 )
 
@@ -72,6 +74,7 @@ var kindNames = [...]string{
 	Gallery: "gallery", GalleryItem: "gallery item", File: "file", Context: "context menu", MenuItem: "menu item",
 	Slider: "slider", SliderGoal: "slider goal", Chord: "chord", Hover: "hover area", PadWheel: "wheel pad",
 	PadBack: "back pad", PadForward: "forward pad", HeldClick: "held-key pad", Slow: "slow button", Save: "save button",
+	Note: "note", NoteFile: "file of the note",
 }
 
 // String returns a name for people.
