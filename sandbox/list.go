@@ -143,7 +143,7 @@ func (e *Engine) find(ctx context.Context, name string) (Info, error) {
 	return Info{}, fmt.Errorf("%w: %q", ErrNotFound, name)
 }
 
-// Open returns the running sandbox of a name. Its Report is empty, as it is the start that tests.
+// Open returns the running sandbox of a name. Its Report is empty until [Sandbox.Test] has been called.
 func (e *Engine) Open(ctx context.Context, name string) (*Sandbox, error) {
 	info, err := e.find(ctx, name)
 	if err != nil {

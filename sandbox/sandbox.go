@@ -263,6 +263,19 @@ func (s *Sandbox) abandon(ctx context.Context, c container, cause error, keep bo
 	return errors.Join(cause, s.engine.remove(ctx, func(p part) bool { return p.start == c.start }))
 }
 
+// Test tries the limits of a running sandbox once more, and takes the time of the start for what there is around it now. The
+// error wraps [ErrSelfTest] when something gets through.
+func (s *Sandbox) Test(ctx context.Context) error {
+	plan, err := s.engine.plan(ctx, container{name: s.Name, net: s.Net})
+	if err == nil {
+		s.Report, err = s.engine.check(ctx, s.Container(), plan)
+	}
+	if err != nil {
+		return fmt.Errorf("testing the limits of sandbox %s: %w", s.Name, err)
+	}
+	return nil
+}
+
 // Close takes the sandbox down and returns when nothing of it is left. It may be called again.
 func (s *Sandbox) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanTime)

@@ -58,6 +58,8 @@ type page struct {
 	trace *Trace
 	Start Start
 	End   *End // nil when there is none
+	// Sandboxes are those of the run: one, or none.
+	Sandboxes []*Sandbox
 
 	Policy string
 	CSS    template.CSS
@@ -133,6 +135,9 @@ func (p *page) build() error {
 	}
 	p.lastEvent = p.trace.Records[0].At
 	for _, r := range p.trace.Records {
+		if r.Sandbox != nil {
+			p.Sandboxes = append(p.Sandboxes, r.Sandbox)
+		}
 		if err := p.add(r); err != nil {
 			return err
 		}

@@ -30,6 +30,7 @@ func pageOf(t *testing.T) (file string, page []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.Sandbox(Sandbox{attack, attack, attack, []Test{{"tcp", attack, true, attack}, {"udp", attack, false, attack}}})
 	area := image.Rect(100, 50, 740, 530)
 	picture := func(id string, frame uint64, c color.RGBA) {
 		p := NewPicture(id, &driver.Frame{ID: frame, Blank: attack, Settling: driver.Settling{State: driver.Settled, Elapsed: 310 * time.Millisecond,
@@ -65,6 +66,33 @@ func pageOf(t *testing.T) (file string, page []byte) {
 		t.Fatal(err)
 	}
 	return file, b.Bytes()
+}
+
+// TestPageOfSandbox says at a glance whether the desktop was kept apart.
+func TestPageOfSandbox(t *testing.T) {
+	for _, test := range []struct {
+		tests []Test
+		want  string
+	}{
+		{[]Test{{"tcp", "192.0.2.1:80", true, "silence"}}, "all 1 limits that were tried hold"},
+		{[]Test{{"tcp", "192.0.2.1:80", true, "silence"}, {"udp", "", false, "an answer"}}, "not all limits hold"},
+		{nil, "not all limits hold"},
+	} {
+		dir := filepath.Join(t.TempDir(), "trace")
+		w, err := Create(dir, Start{Task: "x"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Sandbox(Sandbox{"box", "img:1", "none", test.tests})
+		w.Close(nil)
+		var b bytes.Buffer
+		if err := open(t, dir).WritePage(&b); err != nil {
+			t.Fatal(err)
+		}
+		if page := b.String(); !strings.Contains(page, "Sandbox box, network none: ") || !strings.Contains(page, test.want) {
+			t.Errorf("%+v: want %q in\n%s", test.tests, test.want, page)
+		}
+	}
 }
 
 // TestPageIsSelfContained finds nothing in the page that a browser would load.

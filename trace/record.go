@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"image"
+	"slices"
 	"time"
 
 	"github.com/deskagent/deskagent/driver"
@@ -18,6 +19,7 @@ type Record struct {
 	Step int       `json:"step"` // responses so far, this one included
 
 	Start    *Start    `json:"start,omitempty"`
+	Sandbox  *Sandbox  `json:"sandbox,omitempty"`
 	Response *Response `json:"response,omitempty"`
 	Call     *Call     `json:"call,omitempty"`
 	Approval *Approval `json:"approval,omitempty"`
@@ -34,6 +36,27 @@ type Start struct {
 	Task    string `json:"task,omitempty"` // what the model was told
 	// Settings are whatever may have made a difference, by name.
 	Settings map[string]string `json:"settings,omitempty"`
+}
+
+// A Sandbox is what kept the desktop of a run apart. Without such a record it was in none that the recorder knew of.
+type Sandbox struct {
+	Name    string `json:"name"`
+	Image   string `json:"image"`
+	Network string `json:"network"` // what could be reached, such as "none"
+	Tests   []Test `json:"tests"`   // of its limits, from inside, before the run
+}
+
+// A Test is one thing that was tried.
+type Test struct {
+	Name   string `json:"name"`
+	Target string `json:"target,omitempty"`
+	OK     bool   `json:"ok"` // it is as it has to be
+	Detail string `json:"detail"`
+}
+
+// Hold reports whether all limits were found to hold, and some were tried.
+func (s *Sandbox) Hold() bool {
+	return len(s.Tests) > 0 && !slices.ContainsFunc(s.Tests, func(t Test) bool { return !t.OK })
 }
 
 // A Response is what the model answered, but for its calls.

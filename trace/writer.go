@@ -135,6 +135,13 @@ func (w *Writer) Approval(a Approval) {
 	w.add(Record{Approval: &a})
 }
 
+// Sandbox records what keeps the desktop apart.
+func (w *Writer) Sandbox(s Sandbox) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.add(Record{Sandbox: &s})
+}
+
 // Stage records a part of the work that has been finished.
 func (w *Writer) Stage(s Stage) {
 	w.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +42,7 @@ const patience = 3 * time.Second
 
 // hereOnly are the flags of run that are not for an agent in a guest; those that cannot be given with it say why.
 var hereOnly = map[string]string{
-	"in": "", "net": "", "agent-in-guest": "", "base-url": "", "trace": "", "allow-host": "",
+	"in": "", "net": "", "agent-in-guest": "", "base-url": "", "trace": "", "allow-host": "", "in-sandbox": "",
 	"display": "the agent has the desktop of the sandbox",
 	"remote":  "the agent has the desktop of the sandbox",
 	"prices":  "the file is not in the sandbox",
@@ -109,6 +110,11 @@ func (r *runTask) runInGuest(ctx context.Context, task string) (err error) {
 	}
 	defer link.close()
 	if trace != "" {
+		record, err := json.Marshal(recordOf(box))
+		if err != nil {
+			return err
+		}
+		argv = slices.Insert(argv, 2, "--in-sandbox="+string(record))
 		defer func() { err = errors.Join(err, copyTrace(box, trace, r.tracing.dir, r.tracing.megabytes<<20)) }()
 	}
 	return r.follow(ctx, link, box, argv)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -58,6 +59,7 @@ func TestAgentInGuest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkBox(t, record, fmt.Sprintf("run-%d", cmd.Process.Pid))
 	calls, pictures := 0, 0
 	for _, r := range record.Records {
 		switch {
@@ -69,6 +71,46 @@ func TestAgentInGuest(t *testing.T) {
 	}
 	if calls != 1 || pictures != 1 {
 		t.Errorf("got a record with %d calls and %d pictures, want one of each", calls, pictures)
+	}
+}
+
+// checkBox wants the sandbox of a run on record, with the tests of its limits.
+func checkBox(t *testing.T, record *trace.Trace, name string) {
+	t.Helper()
+	var boxes []*trace.Sandbox
+	for _, r := range record.Records {
+		if r.Sandbox != nil {
+			boxes = append(boxes, r.Sandbox)
+		}
+	}
+	if len(boxes) != 1 || boxes[0].Name != name || boxes[0].Network != "none" || !boxes[0].Hold() || len(boxes[0].Tests) < 20 {
+		t.Errorf("got the sandboxes %+v on record, want %s with its tests", boxes, name)
+	}
+}
+
+// TestBoxOnRecord has a run in a sandbox that is up already test it anew, and keep that in its trace and its ledger.
+func TestBoxOnRecord(t *testing.T) {
+	program := staticProgram(t)
+	name := fmt.Sprintf("recorded-%d", os.Getpid())
+	if out, err := exec.Command(program, "sandbox", "up", name).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	defer exec.Command(program, "sandbox", "down", name).Run()
+	api := serveAPI(t.Cleanup, []string{clickCall, doneMessage})
+	traced, ledger := filepath.Join(t.TempDir(), "trace"), filepath.Join(t.TempDir(), "ledger")
+	cmd := inDocker(t, program, api.URL, testKey, "--in", "docker:"+name, "--approve", "allow", "--trace", traced, "--ledger", ledger, "Click it")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	record, err := trace.Open(traced)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkBox(t, record, name)
+	var kept trace.Sandbox
+	data, err := os.ReadFile(filepath.Join(ledger, sandboxFile))
+	if err != nil || json.Unmarshal(data, &kept) != nil || kept.Name != name || !kept.Hold() {
+		t.Errorf("got %s, %v in the ledger, want the sandbox %s", data, err, name)
 	}
 }
 

@@ -111,6 +111,7 @@ func (e *runExercise) run(ctx context.Context) (err error) {
 		Display: e.display, Width: e.screen.X, Height: e.screen.Y, View: e.view, Seed: e.seed, Sink: e.sink,
 		Watchdog: watchdog(), Approver: approver, Out: e.keep, Logger: e.progress(),
 	}
+	e.onBox = recorder.sandbox
 	if e.guest.given() {
 		box, end, err := e.openBox(ctx)
 		if err != nil {

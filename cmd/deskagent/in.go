@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deskagent/deskagent/sandbox"
+	"github.com/deskagent/deskagent/trace"
 )
 
 // inside is the sandbox whose desktop a command drives: --in and --net.
@@ -55,14 +56,29 @@ func (c *command) openBox(ctx context.Context) (s *sandbox.Sandbox, end func() e
 	}
 	b := &box{command: c, docker: "docker"}
 	if name != "" {
-		s, err := b.engine().Open(ctx, name)
+		if s, err = b.engine().Open(ctx, name); err == nil {
+			err = s.Test(ctx)
+		}
+		if err == nil {
+			tell(c.onBox, recordOf(s))
+		}
 		return s, func() error { return nil }, err
 	}
 	s, err = b.engine().Up(ctx, &sandbox.Options{Name: fmt.Sprintf("run-%d", os.Getpid()), Net: net, Build: b.buildOptions()})
 	if err != nil {
 		return nil, nil, err
 	}
+	tell(c.onBox, recordOf(s))
 	return s, s.Close, nil
+}
+
+// recordOf is what the record of a run holds of its sandbox.
+func recordOf(s *sandbox.Sandbox) trace.Sandbox {
+	r := trace.Sandbox{Name: s.Name, Image: s.Image, Network: s.Net.String()}
+	for _, f := range s.Report {
+		r.Tests = append(r.Tests, trace.Test(f))
+	}
+	return r
 }
 
 // A boxed desk is in a sandbox, which may have to end with it.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/runner"
 	"github.com/deskagent/deskagent/runner/ledger"
+	"github.com/deskagent/deskagent/trace"
 )
 
 const ledgerHelp = `--ledger keeps a record of the run in a folder, from before each effect, so that "deskagent resume"
@@ -56,6 +58,20 @@ func (s *session) begin(path, model string) error {
 	}
 	s.runner.Ledger = &runner.Ledger{RunID: rand.Text(), Save: s.saves(dir)}
 	return nil
+}
+
+// sandboxFile in the folder of a ledger says which sandbox the run is in, and what came of the tests of its limits.
+const sandboxFile = "sandbox.json"
+
+// keepBox takes down the sandbox of a run. That it cannot is said, and no reason to end.
+func keepBox(folder string, box trace.Sandbox, log *slog.Logger) {
+	data, err := json.MarshalIndent(box, "", "  ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, sandboxFile), append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		log.Warn("the sandbox is not on record", "err", err)
+	}
 }
 
 // saves saves in a folder, and notes why it could not, which the runner does not say.

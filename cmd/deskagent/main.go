@@ -19,6 +19,7 @@ import (
 	"github.com/deskagent/deskagent/driver"
 	"github.com/deskagent/deskagent/driver/remote"
 	"github.com/deskagent/deskagent/sandbox"
+	"github.com/deskagent/deskagent/trace"
 )
 
 // The exit codes.
@@ -72,8 +73,9 @@ type command struct {
 	streams
 	verbose bool
 	display string
-	remote  string // of commands with remoteFlag
-	guest   inside // of commands with inFlags
+	remote  string              // of commands with remoteFlag
+	guest   inside              // of commands with inFlags
+	onBox   func(trace.Sandbox) // is told of the sandbox that was opened; nil for nobody
 }
 
 const rootHelp = `deskagent gives an OpenAI model a pair of hands on a Linux desktop: it performs the computer

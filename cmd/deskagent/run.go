@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"image"
@@ -23,6 +24,7 @@ import (
 	"github.com/deskagent/deskagent/sandbox/desktop"
 	"github.com/deskagent/deskagent/sandbox/gateway"
 	"github.com/deskagent/deskagent/toolset"
+	"github.com/deskagent/deskagent/trace"
 )
 
 const (
@@ -105,6 +107,8 @@ func newRun(c *command) *cobra.Command {
 	hostedFlags(cmd, &r.hosted)
 	cmd.Flags().IntVar(&r.maxSteps, "max-steps", runner.DefaultMaxSteps, "the most requests to make")
 	cmd.Flags().BoolVar(&r.inGuest, "agent-in-guest", false, "with --in docker, have all of it done in there")
+	cmd.Flags().StringVar(&r.boxed, "in-sandbox", "", "the sandbox that this is in")
+	cmd.Flags().MarkHidden("in-sandbox") // it is there
 	cmd.Flags().StringVar(&r.ledger, "ledger", "", "folder to keep the record of the run in")
 	return cmd
 }
@@ -145,6 +149,7 @@ type runTask struct {
 	hosted                hosted
 	ledger                string // the folder; empty for none
 	inGuest               bool   // the agent is in the guest, too
+	boxed                 string // of the agent in a guest: its sandbox, as JSON
 	approve               approveFlag
 	codes                 []string
 	allowHost             bool
@@ -239,6 +244,19 @@ func (r *runTask) prepare(s *session, task string) error {
 	}
 	s.onClose(recorder.close)
 	s.watch(recorder.observer())
+	if r.boxed != "" { // by the command on the other side
+		var box trace.Sandbox
+		if err := json.Unmarshal([]byte(r.boxed), &box); err != nil {
+			return usagef("--in-sandbox: %w", err)
+		}
+		recorder.sandbox(box)
+	}
+	r.onBox = func(box trace.Sandbox) {
+		recorder.sandbox(box)
+		if s.ledger != "" {
+			keepBox(s.ledger, box, warnings(r.err))
+		}
+	}
 	return nil
 }
 

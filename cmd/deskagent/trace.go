@@ -129,6 +129,13 @@ func (r *recorder) end(report *exercise.Report, err error) {
 	}
 }
 
+// sandbox may be called for none.
+func (r *recorder) sandbox(s trace.Sandbox) {
+	if r != nil {
+		r.w.Sandbox(s)
+	}
+}
+
 func (r *recorder) response(response json.RawMessage) { r.w.Response(trace.ReadResponse(response)) }
 
 func (r *recorder) call(c toolset.Call) {
