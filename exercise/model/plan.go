@@ -59,6 +59,7 @@ const (
 	maxTries     = 3  // at one task before giving up
 	maxTasks     = 4  // begun in one turn
 	maxReversals = 6  // of the direction of scrolling
+	notch        = 6  // heights of a mark: how far a turn of the wheel goes, at least
 	maxWaits     = 10 // in a row
 )
 
@@ -264,7 +265,7 @@ func (memory *taskMemory) find(list sighting, kind palette.Kind, axis image.Poin
 	if showing := strings.Join(items, " "); showing != sc.items {
 		sc.items, sc.same = showing, 0
 	} else if sc.same++; sc.same == 1 {
-		return nil, true // the picture may be older than the scrolling
+		return []action{wait()}, true // the picture may be older than the scrolling
 	} else {
 		sc.same = 0
 		sc.back = !sc.back
@@ -273,8 +274,10 @@ func (memory *taskMemory) find(list sighting, kind palette.Kind, axis image.Poin
 	if sc.reversals > maxReversals || extent.Empty() {
 		return nil, false
 	}
-	// Most of what shows, so that nothing is passed over; less after each time both ends have been reached.
-	by := image.Pt(extent.Dx()*axis.X, extent.Dy()*axis.Y).Mul(3).Div(4 << (sc.reversals / 2))
+	// Most of what shows, so that nothing is passed over; less after each time both ends have been reached, but as much as
+	// turns a wheel: less would do nothing.
+	most := (extent.Dx()*axis.X + extent.Dy()*axis.Y) * 3 / 4
+	by := axis.Mul(max(most>>(sc.reversals/2), min(most, notch*list.size.Y)))
 	if sc.back {
 		by = image.Point{}.Sub(by)
 	}
