@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/deskagent/deskagent/exercise"
 	"github.com/deskagent/deskagent/sandbox"
@@ -38,7 +39,7 @@ func TestBuildSteps(t *testing.T) {
 }
 
 // staticProgram is a program that puts itself into the image of a sandbox.
-func staticProgram(t *testing.T) string {
+func staticProgram(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("takes long: starts containers")
@@ -165,6 +166,31 @@ func TestSandboxCommands(t *testing.T) {
 	if out, _ := do(0, "ls", "--json"); strings.Contains(out, name) {
 		t.Errorf("ls: got %s after down", out)
 	}
+}
+
+// BenchmarkUp is how long it takes from nothing to a first picture of a sandbox whose limits have been tested.
+//
+//	go test ./cmd/deskagent -run '^$' -bench Up -benchtime 10x
+func BenchmarkUp(b *testing.B) {
+	program := staticProgram(b)
+	name := fmt.Sprintf("bench-%d", os.Getpid())
+	do := func(args ...string) {
+		if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+			b.Fatalf("%q: %v: %s", args, err, out)
+		}
+	}
+	do("sandbox", "build")
+	var took []time.Duration
+	for b.Loop() {
+		begin := time.Now()
+		do("sandbox", "up", name)
+		do("screenshot", "-o", filepath.Join(b.TempDir(), "picture.png"), "--remote", "docker exec --interactive deskagent-"+name+" deskagent serve --approve allow")
+		took = append(took, time.Since(begin))
+		do("sandbox", "down", name)
+	}
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2].Seconds(), "p50-s")
+	b.ReportMetric(took[len(took)-1].Seconds(), "max-s")
 }
 
 // TestExerciseInDocker has four guests side by side do the exercise and the errand at the same time.

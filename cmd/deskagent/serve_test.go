@@ -25,19 +25,50 @@ import (
 	"github.com/deskagent/deskagent/internal/xvfb"
 )
 
-// BenchmarkServe compares a driver with the same one through a child process that serves it, in turns: the medians, and
-// what lies between them.
+// BenchmarkServe compares a driver with the same one through another process that serves it, a child and one in a sandbox,
+// in turns: the medians, and what lies between them.
 //
 //	go test ./cmd/deskagent -run '^$' -bench Serve -benchtime 100x
 func BenchmarkServe(b *testing.B) {
-	server := xvfb.ForTest(b, 1280, 800)
-	window := witness.ForTest(b, server.Display())
-	local, err := x11.Open(b.Context(), &x11.Options{Display: server.Display()})
+	b.Run("child", func(b *testing.B) {
+		display := xvfb.ForTest(b, 1280, 800).Display()
+		benchServe(b, display, []string{"deskagent", "serve", "--display", display, "--approve", "allow", "--allow-host"})
+	})
+	b.Run("docker", func(b *testing.B) {
+		program := staticProgram(b)
+		name := fmt.Sprintf("bench-%d", os.Getpid())
+		if out, err := exec.Command(program, "sandbox", "up", name).CombinedOutput(); err != nil {
+			b.Fatalf("%v: %s", err, out)
+		}
+		defer exec.Command(program, "sandbox", "down", name).Run()
+		benchServe(b, displayOf(b, name), []string{"docker", "exec", "--interactive", "deskagent-" + name, "deskagent", "serve", "--approve", "allow"})
+	})
+}
+
+// displayOf makes the display of a sandbox one of this machine, which needs root, and the engine here.
+func displayOf(b *testing.B, name string) string {
+	b.Helper()
+	pid, err := exec.Command("docker", "inspect", "--format", "{{.State.Pid}}", "deskagent-"+name).Output()
+	if err != nil {
+		b.Fatal(err)
+	}
+	const number = 4321 // that nobody has
+	link := fmt.Sprintf("/tmp/.X11-unix/X%d", number)
+	if err := os.Symlink(filepath.Join("/proc", strings.TrimSpace(string(pid)), "root/tmp/.X11-unix/X0"), link); err != nil {
+		b.Skip(err)
+	}
+	b.Cleanup(func() { os.Remove(link) })
+	return fmt.Sprintf(":%d", number)
+}
+
+func benchServe(b *testing.B, display string, argv []string) {
+	window := witness.ForTest(b, display)
+	local, err := x11.Open(b.Context(), &x11.Options{Display: display})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer local.Close()
-	far, err := remote.Start(b.Context(), []string{"deskagent", "serve", "--display", server.Display(), "--approve", "allow", "--allow-host"}, nil)
+	far, err := remote.Start(b.Context(), argv, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -275,6 +275,7 @@ func (k *desk) moveHolding(p plan, to image.Point) error {
 	if err := k.begin(&p.seen, p.keys...); err != nil {
 		return err
 	}
+	k.hands.was = p.seen.input.Pointer
 	if err := k.hands.press(p.keys...); err != nil {
 		return err
 	}

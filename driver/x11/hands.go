@@ -19,9 +19,13 @@ type hands struct {
 	// and the other way round. late says that the ward's record may be on its way still.
 	apart, late bool
 	down        []thing // in the order of the presses
+	// let are the buttons that were let go of since the last action began.
+	let []byte
 	// aim is where the pointer was last sent to, if at all.
 	aim   image.Point
 	aimed bool
+	// was is where it was when the action began.
+	was image.Point
 }
 
 // A thing is a key, or a button when its number is not 0.
@@ -99,6 +103,9 @@ func (h *hands) release(n int) (first error) {
 		last := len(h.down) - 1
 		t := h.down[last]
 		h.down = h.down[:last]
+		if t.button != 0 {
+			h.let = append(h.let, t.button)
+		}
 		if err := h.set(t, false); first == nil {
 			first = err
 		}

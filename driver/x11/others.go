@@ -47,6 +47,10 @@ func (d *Driver) HeldAtStart() []string { return slices.Clone(d.held) }
 // first.
 const moment = 250 * time.Millisecond
 
+// busy is how long a window manager may take for that on a machine that has much else to do. It is waited for when the click was
+// ours, or the pointer stands where it was before: with a person, neither would be so.
+const busy = 3 * time.Second
+
 // lookForHeld finds out what is down and releases it if that is wanted.
 func (d *Driver) lookForHeld(conn *display.Conn) error {
 	down, err := conn.Input()
@@ -113,12 +117,17 @@ func (k *desk) begin(seen *view, things ...thing) (err error) {
 	// Window managers have the server hold back all that follows a click until they have seen it, and so the release
 	// of the last one.
 	in := &seen.input
-	for deadline := time.Now().Add(moment); len(in.Buttons) > 0 && time.Now().Before(deadline); {
+	for start := time.Now(); len(in.Buttons) > 0; {
+		ours := !slices.ContainsFunc(in.Buttons, func(b byte) bool { return !slices.Contains(k.hands.let, b) })
+		if past := time.Since(start); past > busy || past > moment && !ours {
+			break
+		}
 		time.Sleep(moment / 250)
 		if *in, err = k.conn.Input(); err != nil {
 			return err
 		}
 	}
+	k.hands.let = nil
 	if len(in.Keys)+len(in.Buttons) == 0 {
 		return nil
 	}
@@ -168,7 +177,7 @@ func (k *desk) stillAt(ctx context.Context, at image.Point) error {
 		return nil // It was not moved.
 	}
 	const patience, interval = 200 * time.Millisecond, time.Millisecond
-	for deadline := time.Now().Add(patience); ; {
+	for start := time.Now(); ; {
 		is, err := k.hands.sink.Pointer()
 		if err != nil {
 			return err
@@ -176,7 +185,7 @@ func (k *desk) stillAt(ctx context.Context, at image.Point) error {
 		if is == at {
 			return nil
 		}
-		if time.Now().After(deadline) {
+		if past := time.Since(start); past > busy || past > patience && is != k.hands.was {
 			return fmt.Errorf("%w: it is at %v, not at %v", driver.ErrInterference, is, at)
 		}
 		if err := sleep(ctx, interval); err != nil {

@@ -257,6 +257,67 @@ func (l *lines) String() string {
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
+// sluggish is a window manager that looks at each click before programs get it, as openbox does, and takes its time. The server
+// freezes the pointer meanwhile.
+func sluggish(t *testing.T, display string, takes time.Duration) {
+	t.Helper()
+	conn, err := xgb.NewConnDisplay(display)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	root := xproto.Setup(conn).DefaultScreen(conn).Root
+	err = xproto.GrabButtonChecked(conn, true, root, xproto.EventMaskButtonPress, xproto.GrabModeSync, xproto.GrabModeAsync, 0, 0, 1, xproto.ModMaskAny).Check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			event, err := conn.WaitForEvent()
+			if event == nil && err == nil {
+				return
+			}
+			if press, ok := event.(xproto.ButtonPressEvent); ok {
+				time.Sleep(takes)
+				xproto.AllowEvents(conn, xproto.AllowReplayPointer, press.Time)
+			}
+		}
+	}()
+}
+
+// TestSluggishManager clicks, moves and types while the window manager takes much longer over each click than a person is
+// waited for. Nothing is refused, and the program gets all of it in order.
+func TestSluggishManager(t *testing.T) {
+	eachSink(t, func(t *testing.T, sink x11.Sink) {
+		d := newDesktop(t, x11.Options{Sink: sink})
+		sluggish(t, d.server.Display(), 600*time.Millisecond)
+		d.words(t)
+		for _, a := range []driver.Action{
+			driver.Click{X: 50, Y: 60, Button: driver.ButtonLeft}, driver.Keypress{Keys: []string{"a"}},
+			driver.Click{X: 70, Y: 80, Button: driver.ButtonLeft}, driver.Click{X: 90, Y: 95, Button: driver.ButtonLeft},
+		} {
+			if _, err := driver.Do(t.Context(), d, a); err != nil {
+				t.Errorf("%s: %v", a.Kind(), err)
+			}
+		}
+		if err := d.window.WaitFor(witness.ButtonUp, 5*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(700 * time.Millisecond)
+		var words []string
+		for _, e := range d.events(t) {
+			if e.Kind != witness.Motion {
+				words = append(words, e.String())
+			}
+		}
+		want := "button 1 down (50,60), button 1 up (50,60), key a down, key a up, button 1 down (70,80), button 1 up (70,80), button 1 down (90,95), button 1 up (90,95)"
+		if got := strings.Join(words, ", "); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		d.free(t)
+	})
+}
+
 // TestM10 is row M10 of the field cases: somebody else moves the pointer in the gap of a double click, and while a drag
 // rests before it lets go. TestInterference has the moment between a motion and the press after it.
 func TestM10(t *testing.T) {
