@@ -260,25 +260,15 @@ type far struct {
 
 // openFar starts the command, at whose other end is [Practise].
 func openFar(ctx context.Context, argv []string) (*far, error) {
-	toFar, in, err := os.Pipe()
+	process, conn, err := child.Connect(context.WithoutCancel(ctx), argv, nil)
 	if err != nil {
 		return nil, err
 	}
-	out, fromFar, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, toFar.Close(), in.Close())
-	}
-	f := &far{in: in, encoder: json.NewEncoder(in), answers: make(chan farAnswer), gone: make(chan struct{})}
-	f.process, err = child.Start(context.WithoutCancel(ctx), argv, &child.Options{Input: toFar, Result: fromFar})
-	toFar.Close()
-	fromFar.Close()
-	if err != nil {
-		return nil, errors.Join(err, in.Close(), out.Close())
-	}
+	f := &far{process: process, in: conn.In, encoder: json.NewEncoder(conn.In), answers: make(chan farAnswer), gone: make(chan struct{})}
 	go func() {
-		defer out.Close()
+		defer conn.Out.Close()
 		defer close(f.answers)
-		for d := json.NewDecoder(out); ; {
+		for d := json.NewDecoder(conn.Out); ; {
 			var a farAnswer
 			if d.Decode(&a) != nil {
 				return

@@ -104,7 +104,7 @@ func (r *runTask) runInGuest(ctx context.Context, task string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	link, err := openLink(ctx, way, box, socket, r.err)
+	link, err := openLink(ctx, way, box, socket)
 	if err != nil {
 		return err
 	}
@@ -180,29 +180,19 @@ type link struct {
 }
 
 // openLink connects, and returns when the guest's end listens.
-func openLink(ctx context.Context, g *gateway.Gateway, box *sandbox.Sandbox, socket string, stderr io.Writer) (*link, error) {
-	toGuest, input, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	output, fromGuest, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, toGuest.Close(), input.Close())
-	}
+func openLink(ctx context.Context, g *gateway.Gateway, box *sandbox.Sandbox, socket string) (*link, error) {
 	ctx, cut := context.WithCancel(ctx)
-	l := &link{cut: cut, served: make(chan struct{})}
 	argv := box.ExecArgv(sandbox.ExecOptions{Input: true}, "deskagent", "guest", "api", socket)
-	l.process, err = child.Start(ctx, argv, &child.Options{Input: toGuest, Result: fromGuest})
-	toGuest.Close()
-	fromGuest.Close()
+	process, conn, err := child.Connect(ctx, argv, nil)
 	if err != nil {
 		cut()
-		return nil, errors.Join(err, input.Close(), output.Close())
+		return nil, err
 	}
+	l := &link{cut: cut, process: process, served: make(chan struct{})}
 	ready := make(chan struct{})
 	go func() {
 		defer close(l.served)
-		_ = g.Serve(ctx, &pipes{output, input}, sync.OnceFunc(func() { close(ready) })) // its end is the end of the run
+		_ = g.Serve(ctx, conn, sync.OnceFunc(func() { close(ready) })) // its end is the end of the run
 	}()
 	select {
 	case <-ready:
@@ -222,15 +212,6 @@ func (l *link) close() {
 	<-l.served
 	l.process.Stop()
 }
-
-// pipes are both directions of a connection.
-type pipes struct {
-	io.ReadCloser
-	out io.WriteCloser
-}
-
-func (p *pipes) Write(b []byte) (int, error) { return p.out.Write(b) }
-func (p *pipes) Close() error                { return errors.Join(p.ReadCloser.Close(), p.out.Close()) }
 
 // follow runs the agent, with the terminal if all streams are on it, and returns how it ended. When ctx is over the way to
 // the API is cut, by which the agent knows that it has to let go of everything and end.

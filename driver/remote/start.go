@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/deskagent/deskagent/internal/run"
@@ -32,26 +31,12 @@ func Start(ctx context.Context, argv []string, opts *StartOptions) (_ *Driver, e
 			err = fmt.Errorf("connecting to a desktop through %s: %w", run.Quote(argv), err)
 		}
 	}()
-	childIn, toChild, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	fromChild, childOut, err := os.Pipe()
-	if err != nil {
-		childIn.Close()
-		toChild.Close()
-		return nil, err
-	}
 	// The child is to outlive the context, which is that of the beginning alone.
-	process, err := run.Start(context.WithoutCancel(ctx), argv, &run.Options{Input: childIn, Result: childOut, Output: opts.Stderr})
-	childIn.Close()
-	childOut.Close() // so that what it writes ends with it
+	process, conn, err := run.Connect(context.WithoutCancel(ctx), argv, &run.Options{Output: opts.Stderr})
 	if err != nil {
-		toChild.Close()
-		fromChild.Close()
 		return nil, err
 	}
-	d, err := open(ctx, newWire(fromChild, toChild), func() error { return lastWords(process) })
+	d, err := open(ctx, newWire(conn.Out, conn.In), func() error { return lastWords(process) })
 	if err != nil {
 		process.Stop()
 		return nil, err

@@ -107,6 +107,44 @@ func Start(ctx context.Context, argv []string, opts *Options) (*Process, error) 
 	return p, nil
 }
 
+// A Conn is a connection to a child: it writes to the child's standard input, and reads from its standard output, which ends
+// with the child.
+type Conn struct {
+	In  *os.File // the child's input
+	Out *os.File // the child's output
+}
+
+func (c *Conn) Read(p []byte) (int, error)  { return c.Out.Read(p) }
+func (c *Conn) Write(p []byte) (int, error) { return c.In.Write(p) }
+
+// Close closes both directions.
+func (c *Conn) Close() error { return errors.Join(c.In.Close(), c.Out.Close()) }
+
+// Connect starts argv as Start does, with a connection in place of the Input and the Result of the options.
+func Connect(ctx context.Context, argv []string, opts *Options) (*Process, *Conn, error) {
+	input, toChild, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	fromChild, output, err := os.Pipe()
+	if err != nil {
+		return nil, nil, errors.Join(err, input.Close(), toChild.Close())
+	}
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	o.Input, o.Result = input, output
+	p, err := Start(ctx, argv, &o)
+	input.Close()
+	output.Close()
+	conn := &Conn{toChild, fromChild}
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	return p, conn, nil
+}
+
 // Done is closed when the child has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
