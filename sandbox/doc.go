@@ -9,7 +9,7 @@
 //	defer s.Close()
 //	// s.ServeArgv() is the command of the driver in there.
 //
-// It works by the docker command, so that contexts, remote engines and Docker Desktop count, and keeps nothing on disk:
+// It works by the docker command, so that contexts, remote engines and Docker Desktop count, and keeps no state on disk:
 // what belongs to a sandbox is found by labels. Every call's arguments are made by a pure function in argv.go, where a
 // comment says what a flag is for.
 //

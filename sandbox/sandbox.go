@@ -160,12 +160,9 @@ func (e *Engine) Up(ctx context.Context, opts *Options) (_ *Sandbox, err error) 
 			return nil, err
 		}
 	}
-	profile, removeProfile, err := writeSeccomp()
-	if err != nil {
+	if c.seccomp, err = seccompFile(); err != nil {
 		return nil, err
 	}
-	defer removeProfile()
-	c.seccomp = profile
 
 	s := &Sandbox{Name: c.name, Image: c.image, Net: c.net, engine: e}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("not ready after %v", startTime))

@@ -308,3 +308,26 @@ func TestEngines(t *testing.T) {
 		}
 	}
 }
+
+// TestSeccompFile has the profile written once, also beside a file that somebody has changed, and nothing else.
+func TestSeccompFile(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	t.Setenv("HOME", cache) // where caches are kept elsewhere
+	t.Setenv("LocalAppData", cache)
+	var path string
+	for i, change := range []func(){func() {}, func() {}, func() { os.WriteFile(path, []byte("{}"), 0o600) }} {
+		change()
+		got, err := seccompFile()
+		if err != nil || i > 0 && got != path {
+			t.Fatalf("got %s, %v, want %s", got, err, path)
+		}
+		path = got
+		if data, err := os.ReadFile(path); err != nil || !bytes.Equal(data, seccompProfile) {
+			t.Errorf("got %.100s, %v, want the profile", data, err)
+		}
+	}
+	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
+		t.Errorf("got %v, %v, want one file", files, err)
+	}
+}
