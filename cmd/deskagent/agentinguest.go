@@ -94,11 +94,6 @@ func (r *runTask) runInGuest(ctx context.Context, task string) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.deadline > 0 { // for the start as well; the agent is told it, too
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, r.deadline+patience, errDeadline)
-		defer cancel()
-	}
 	box, end, err := r.openBox(ctx)
 	if err != nil {
 		return err
@@ -116,6 +111,11 @@ func (r *runTask) runInGuest(ctx context.Context, task string) (err error) {
 		}
 		argv = slices.Insert(argv, 2, "--in-sandbox="+string(record))
 		defer func() { err = errors.Join(err, copyTrace(box, trace, r.tracing.dir, r.tracing.megabytes<<20)) }()
+	}
+	if r.deadline > 0 { // The agent knows it, too, and ends by itself if it can.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, r.deadline+patience, errDeadline)
+		defer cancel()
 	}
 	return r.follow(ctx, link, box, argv)
 }
