@@ -79,9 +79,6 @@ func (r *runTask) runInGuest(ctx context.Context, task string) (err error) {
 	socket, trace := path.Join(guestSockets, id), ""
 	if r.tracing.dir != "" {
 		trace = "/home/desk/.deskagent-trace-" + id
-		if err := emptyFolder(r.tracing.dir); err != nil {
-			return usagef("--trace %s: %w", r.tracing.dir, err)
-		}
 	}
 	argv, err := guestRun(r.tracing.flags, task, socket, trace)
 	if err != nil {
@@ -93,6 +90,11 @@ func (r *runTask) runInGuest(ctx context.Context, task string) (err error) {
 	way, err := r.gateway()
 	if err != nil {
 		return err
+	}
+	if trace != "" {
+		if err := emptyFolder(r.tracing.dir); err != nil {
+			return usagef("--trace %s: %w", r.tracing.dir, err)
+		}
 	}
 	box, end, err := r.openBox(ctx)
 	if err != nil {
