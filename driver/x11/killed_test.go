@@ -299,7 +299,8 @@ func TestKilledInShortcut(t *testing.T) {
 	for i := range 12 {
 		withWatchdog := i%2 == 0
 		a := startActor(t, desktop.Display(), x11.SinkXTEST, "shortcut")
-		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond) // A chord waits 60ms for the window, twice.
+		// A chord waits 240 ms for the window before it changes the key, and as long before it changes it back.
+		time.Sleep(time.Duration(150+random.IntN(400)) * time.Millisecond)
 		a.kill(!withWatchdog)
 		killed := time.Now()
 		if desktop.Keymap(t) != before {
