@@ -32,7 +32,7 @@
 //     Docker Desktop and remote engines the host of the guest is another one than ours.
 //   - A proxy on the host, reached through docker exec's standard input and output, with the guest on no network. It
 //     is the tightest, but needs a process of ours for as long as the guest has to reach anything, so a guest that
-//     stays would need a daemon.
+//     stays would need a daemon. An agent in the guest has just that, for the API alone (package gateway).
 //   - Packet filters (the DOCKER-USER chain, or rules in the guest's own network namespace). They need root on the
 //     engine's host, and know addresses, not names.
 //
