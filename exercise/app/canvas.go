@@ -118,20 +118,8 @@ func (c canvas) writeCentred(r image.Rectangle, face font.Face, col color.RGBA, 
 	c.write(image.Pt((r.Min.X+r.Max.X-width)/2, (r.Min.Y+r.Max.Y+metrics.CapHeight.Round())/2), face, col, text)
 }
 
-// markSize returns the size of a mark in pixels.
-func markSize(m palette.Mark) image.Point {
-	return image.Pt(len(m.Columns())*palette.Cell, palette.Rows*palette.Cell)
-}
-
 // mark paints a mark with its upper left corner at p.
-func (c canvas) mark(p image.Point, m palette.Mark) {
-	for x, column := range m.Columns() {
-		for y, cell := range column {
-			at := p.Add(image.Pt(x, y).Mul(palette.Cell))
-			c.fill(image.Rectangle{Min: at, Max: at.Add(image.Pt(palette.Cell, palette.Cell))}, cell)
-		}
-	}
-}
+func (c canvas) mark(p image.Point, m palette.Mark) { m.Draw(c.RGBA, p) }
 
 // centred returns the rectangle of the given size in the middle of r.
 func centred(r image.Rectangle, size image.Point) image.Rectangle {

@@ -338,7 +338,7 @@ func (d *desk) openMenu(at image.Point) {
 
 // handle returns where the slider's handle is: the size of its mark, centred on its column of the track.
 func (d *desk) handle() image.Rectangle {
-	return centred(sliderTrack, markSize(palette.Mark{Kind: palette.Slider})).Sub(image.Pt(sliderTrack.Dx()/2-d.record.Slider, 0))
+	return centred(sliderTrack, palette.Mark{Kind: palette.Slider}.Size()).Sub(image.Pt(sliderTrack.Dx()/2-d.record.Slider, 0))
 }
 
 // finish ends the slow task.

@@ -107,7 +107,7 @@ func (d *desk) paintText(c canvas) {
 	d.paintField(c, nameField, &d.record.Text)
 	mark := palette.Mark{Kind: palette.TextField, Lamp: d.lamp(palette.TextField), Text: d.challenge.Text}
 	c.mark(nameField.Min.Add(image.Pt(8, 8)), mark)
-	d.paintLines(c.within(nameField.Inset(2)), nameField.Min.Add(image.Pt(8+markSize(mark).X+10, 23)), &d.record.Text)
+	d.paintLines(c.within(nameField.Inset(2)), nameField.Min.Add(image.Pt(8+mark.Size().X+10, 23)), &d.record.Text)
 
 	c.card(notesCard, "Notes", "type  "+strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(d.challenge.Notes))
 	d.paintField(c, notesField, &d.record.Notes)
@@ -164,7 +164,7 @@ func (d *desk) paintControls(c canvas) {
 	goal := image.Pt(sliderTrack.Min.X+d.challenge.Goal, sliderTrack.Max.Y+14)
 	c.fill(image.Rect(goal.X, sliderTrack.Max.Y+4, goal.X+1, goal.Y), grey)
 	mark := palette.Mark{Kind: palette.SliderGoal}
-	c.mark(goal.Sub(image.Pt(markSize(mark).X/2, 0)), mark)
+	c.mark(goal.Sub(image.Pt(mark.Size().X/2, 0)), mark)
 	c.write(goal.Add(image.Pt(28, 15)), c.small, grey, "goal")
 
 	p = c.card(hoverCard, "Hover", "bring the pointer here without pressing")
@@ -221,7 +221,7 @@ func (d *desk) paintGallery(c canvas) {
 			view.box(r.Inset(2), 5, tint)
 		}
 		view.writeCentred(image.Rect(r.Min.X, r.Min.Y+4, r.Max.X, r.Min.Y+24), c.small, ink, galleryNames[n])
-		view.mark(centred(image.Rect(r.Min.X, r.Min.Y+24, r.Max.X, r.Max.Y-6), markSize(item)).Min, item)
+		view.mark(centred(image.Rect(r.Min.X, r.Min.Y+24, r.Max.X, r.Max.Y-6), item.Size()).Min, item)
 	}
 	bar := rect(galleryView.Min.X+2, galleryView.Max.Y+2, galleryView.Dx()-4, 4)
 	c.box(scrollBar(bar, true, d.scrolled, galleryView.Dx(), galleryItems*cellWidth), 2, grey)

@@ -205,13 +205,8 @@ func mark(kind, text string, done bool) (template.URL, error) {
 	if done {
 		m.Lamp = palette.Done
 	}
-	columns := m.Columns()
-	picture := image.NewRGBA(image.Rect(0, 0, len(columns)*palette.Cell, palette.Rows*palette.Cell))
-	for y := range picture.Rect.Max.Y {
-		for x := range picture.Rect.Max.X {
-			picture.SetRGBA(x, y, columns[x/palette.Cell][y/palette.Cell])
-		}
-	}
+	picture := image.NewRGBA(image.Rectangle{Max: m.Size()})
+	m.Draw(picture, image.Point{})
 	var b bytes.Buffer
 	if err := png.Encode(&b, picture); err != nil {
 		return "", err

@@ -23,7 +23,9 @@ package palette
 
 import (
 	"fmt"
+	"image"
 	"image/color"
+	"image/draw"
 	"slices"
 )
 
@@ -157,6 +159,19 @@ func (m Mark) Columns() []Column {
 		columns = append(columns, pair(sum%(base*base)))
 	}
 	return append(columns, both(End))
+}
+
+// Size returns the size of the mark in pixels.
+func (m Mark) Size() image.Point { return image.Pt(len(m.Columns()), Rows).Mul(Cell) }
+
+// Draw paints the mark with its upper left corner at p.
+func (m Mark) Draw(dst draw.Image, p image.Point) {
+	for x, column := range m.Columns() {
+		for y, cell := range column {
+			at := p.Add(image.Pt(x, y).Mul(Cell))
+			draw.Draw(dst, image.Rectangle{Min: at, Max: at.Add(image.Pt(Cell, Cell))}, image.NewUniform(cell), image.Point{}, draw.Src)
+		}
+	}
 }
 
 // frame is the number of columns without text: Start, kind, lamp and End.
