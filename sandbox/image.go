@@ -39,10 +39,19 @@ type BuildOptions struct {
 // hash of all that the image is built from, so an image is never taken for another one. An error about a missing
 // program wraps [ErrNoBinary].
 func (e *Engine) Build(ctx context.Context, opts *BuildOptions) (string, error) {
+	arch, err := e.Arch(ctx)
+	if err != nil {
+		return "", err
+	}
+	return e.build(ctx, opts, arch)
+}
+
+// build is Build for an engine whose architecture is known.
+func (e *Engine) build(ctx context.Context, opts *BuildOptions, arch string) (string, error) {
 	if opts == nil {
 		opts = &BuildOptions{}
 	}
-	image, files, err := e.image(ctx, opts)
+	image, files, err := contextFor(opts, arch)
 	if err != nil {
 		return "", err
 	}
@@ -61,18 +70,18 @@ func (e *Engine) FindImage(ctx context.Context, opts *BuildOptions) (image strin
 	if opts == nil {
 		opts = &BuildOptions{}
 	}
-	if image, _, err = e.image(ctx, opts); err == nil {
+	arch, err := e.Arch(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	if image, _, err = contextFor(opts, arch); err == nil {
 		found, err = e.hasImage(ctx, image)
 	}
 	return image, found, err
 }
 
-// image is the name of the image and the context to build it from.
-func (e *Engine) image(ctx context.Context, opts *BuildOptions) (name string, files []byte, err error) {
-	arch, err := e.Arch(ctx)
-	if err != nil {
-		return "", nil, err
-	}
+// contextFor is the name of the image for an architecture, and the context to build it from.
+func contextFor(opts *BuildOptions, arch string) (name string, files []byte, err error) {
 	binary, err := guestBinary(opts.Binary, arch)
 	if err != nil {
 		return "", nil, err

@@ -156,7 +156,7 @@ func (e *Engine) Up(ctx context.Context, opts *Options) (_ *Sandbox, err error) 
 		return nil, errors.New("there is one of that name")
 	}
 	if c.image == "" {
-		if c.image, err = e.Build(ctx, opts.Build); err != nil {
+		if c.image, err = e.build(ctx, opts.Build, p.arch); err != nil {
 			return nil, err
 		}
 	}
