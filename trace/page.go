@@ -135,9 +135,6 @@ func (p *page) build() error {
 	}
 	p.lastEvent = p.trace.Records[0].At
 	for _, r := range p.trace.Records {
-		if r.Sandbox != nil {
-			p.Sandboxes = append(p.Sandboxes, r.Sandbox)
-		}
 		if err := p.add(r); err != nil {
 			return err
 		}
@@ -165,6 +162,10 @@ func (p *page) add(r Record) (err error) {
 	since := r.At.Sub(p.lastEvent)
 	if r.Stage == nil || r.Stage.Stage != "request" { // it ends just before its response is recorded
 		p.lastEvent = r.At
+	}
+	if r.Sandbox != nil {
+		p.Sandboxes = append(p.Sandboxes, r.Sandbox)
+		return nil
 	}
 	if r.Response != nil {
 		s := &step{Number: r.Step, Anchor: "step-" + strconv.Itoa(r.Step), Usage: r.Response.Usage, Texts: r.Response.Texts, Model: since}
