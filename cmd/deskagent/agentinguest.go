@@ -230,9 +230,9 @@ func (r *runTask) follow(ctx context.Context, l *link, box *sandbox.Sandbox, arg
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- agent.Wait() }()
-	var err error
 	select {
-	case err = <-ended:
+	case err := <-ended:
+		return asOurs(err)
 	case <-ctx.Done():
 		l.cut()
 		select {
@@ -243,10 +243,6 @@ func (r *runTask) follow(ctx context.Context, l *link, box *sandbox.Sandbox, arg
 		}
 		return context.Cause(ctx)
 	}
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
-		return childError{exit.ExitCode()}
-	}
-	return err
 }
 
 // copyTrace brings the record of a run out of the guest. What programs there made of it does not matter: it is files in one

@@ -91,11 +91,7 @@ func checkBox(t *testing.T, record *trace.Trace, name string) {
 // TestBoxOnRecord has a run in a sandbox that is up already test it anew, and keep that in its trace and its ledger.
 func TestBoxOnRecord(t *testing.T) {
 	program := staticProgram(t)
-	name := fmt.Sprintf("recorded-%d", os.Getpid())
-	if out, err := exec.Command(program, "sandbox", "up", name).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	defer exec.Command(program, "sandbox", "down", name).Run()
+	name := sandboxUp(t, program, "recorded")
 	api := serveAPI(t.Cleanup, []string{clickCall, doneMessage})
 	traced, ledger := filepath.Join(t.TempDir(), "trace"), filepath.Join(t.TempDir(), "ledger")
 	cmd := inDocker(t, program, api.URL, testKey, "--in", "docker:"+name, "--approve", "allow", "--trace", traced, "--ledger", ledger, "Click it")
@@ -180,11 +176,7 @@ func TestAgentInGuestEnds(t *testing.T) {
 // TestAgentInGuestKilled kills the command while an agent of it is in a sandbox that stays: the agent ends as well.
 func TestAgentInGuestKilled(t *testing.T) {
 	program := staticProgram(t)
-	name := fmt.Sprintf("killed-%d", os.Getpid())
-	if out, err := exec.Command(program, "sandbox", "up", name).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	defer exec.Command(program, "sandbox", "down", name).Run()
+	name := sandboxUp(t, program, "killed")
 	agents := func() int {
 		out, err := exec.Command("docker", "top", "deskagent-"+name, "-eo", "pid,args").Output()
 		if err != nil {

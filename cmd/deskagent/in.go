@@ -55,20 +55,18 @@ func (c *command) openBox(ctx context.Context) (s *sandbox.Sandbox, end func() e
 		return nil, nil, err
 	}
 	b := &box{command: c, docker: "docker"}
-	if name != "" {
-		if s, err = b.engine().Open(ctx, name); err == nil {
-			err = s.Test(ctx)
-		}
-		if err == nil {
-			tell(c.onBox, recordOf(s))
-		}
-		return s, func() error { return nil }, err
+	if name == "" {
+		s, err = b.engine().Up(ctx, &sandbox.Options{Name: fmt.Sprintf("run-%d", os.Getpid()), Net: net, Build: b.buildOptions()})
+	} else if s, err = b.engine().Open(ctx, name); err == nil {
+		err = s.Test(ctx)
 	}
-	s, err = b.engine().Up(ctx, &sandbox.Options{Name: fmt.Sprintf("run-%d", os.Getpid()), Net: net, Build: b.buildOptions()})
 	if err != nil {
 		return nil, nil, err
 	}
 	tell(c.onBox, recordOf(s))
+	if name != "" {
+		return s, func() error { return nil }, nil
+	}
 	return s, s.Close, nil
 }
 

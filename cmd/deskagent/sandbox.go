@@ -273,11 +273,15 @@ func (b *box) hand(ctx context.Context, argv []string) error {
 	child.Stdin, child.Stdout, child.Stderr = b.in, b.out, b.err
 	child.Cancel = func() error { return child.Process.Signal(os.Interrupt) }
 	err := child.Run()
-	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	case errors.As(err, &exit) && exit.ExitCode() > 0:
+	}
+	return asOurs(err)
+}
+
+// asOurs makes the exit code of a command that ran on the user's behalf ours.
+func asOurs(err error) error {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
 		return childError{exit.ExitCode()}
 	}
 	return err

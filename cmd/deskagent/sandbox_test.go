@@ -58,6 +58,17 @@ func staticProgram(t testing.TB) string {
 	return program
 }
 
+// sandboxUp brings up a sandbox that stays, for as long as the test, and returns its name.
+func sandboxUp(t testing.TB, program, name string) string {
+	t.Helper()
+	name = fmt.Sprintf("%s-%d", name, os.Getpid())
+	if out, err := exec.Command(program, "sandbox", "up", name).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() { exec.Command(program, "sandbox", "down", name).Run() })
+	return name
+}
+
 // TestRunInDocker lets a model click in a sandbox. What it sees is the guest's screen, and nothing is left of it.
 func TestRunInDocker(t *testing.T) {
 	program := staticProgram(t)

@@ -36,11 +36,7 @@ func BenchmarkServe(b *testing.B) {
 	})
 	b.Run("docker", func(b *testing.B) {
 		program := staticProgram(b)
-		name := fmt.Sprintf("bench-%d", os.Getpid())
-		if out, err := exec.Command(program, "sandbox", "up", name).CombinedOutput(); err != nil {
-			b.Fatalf("%v: %s", err, out)
-		}
-		defer exec.Command(program, "sandbox", "down", name).Run()
+		name := sandboxUp(b, program, "bench")
 		benchServe(b, displayOf(b, name), []string{"docker", "exec", "--interactive", "deskagent-" + name, "deskagent", "serve", "--approve", "allow"})
 	})
 }

@@ -46,6 +46,7 @@ func (t *tracing) settings() map[string]string {
 	given := map[string]string{}
 	t.flags.Visit(func(f *pflag.Flag) {
 		switch f.Name {
+		case "in-sandbox": // has a record of its own
 		case "mcp", "base-url":
 			given[f.Name] = "(left out)"
 		default:
